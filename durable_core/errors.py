@@ -1,0 +1,159 @@
+"""Errors of the durable core, one tree.
+
+What lives here: every exception the core raises on purpose. What does not: platform or application errors.
+
+DurableError
+├── Unavailable            the database could not answer; try again
+│   └── CommitUnknown      the commit's fate is not known; read before you retry
+├── Broken                 the database answered wrongly; stop and say so
+│   └── SchemaOutdated     the schema is not the one this code needs
+├── LeaseLost              another worker owns the run now; stop, nothing was written
+├── Conflict               the same idempotency key came with another payload
+├── NotFound               no such run, prompt or submission
+├── SessionEnded           the run is over; it takes no more input
+├── Stranded               this code can't read what the run recorded
+├── BadEventId             an event id whose position can't be read
+├── Unstorable             a value that can't be stored, with its path
+├── TooLarge               a value over the size limit
+├── BadKeyRing             the key ring can't be parsed
+├── KeyMissing             the key a value was wrapped with is not in the ring
+└── CannotOpen             a sealed value doesn't open: wrong key or wrong place
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class DurableError(Exception):
+    """Root of everything the core raises on purpose."""
+
+    retryable: ClassVar[bool] = False
+
+
+class Unavailable(DurableError):
+    """The database could not answer; the same call may be made again."""
+
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the database is unavailable: {reason}")
+        self.reason = reason
+
+
+class CommitUnknown(Unavailable):
+    """A commit was sent and its fate is not known."""
+
+
+class Broken(DurableError):
+    """The database answered in a way that no retry mends."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class SchemaOutdated(Broken):
+    """The schema found is not the one this code was written for."""
+
+    def __init__(self, found: str | None, wanted: str) -> None:
+        state = f"is at {found}" if found else "has no Moorings tables"
+        super().__init__(f"the database {state}, this version needs {wanted}; run `moorings migrate`")
+        self.found = found
+        self.wanted = wanted
+
+
+class LeaseLost(DurableError):
+    """Another worker owns the run; nothing was written."""
+
+    def __init__(self, run_id: str, epoch: int) -> None:
+        super().__init__(f"lease of {run_id} (epoch {epoch}) is lost")
+        self.run_id = run_id
+        self.epoch = epoch
+
+
+class Conflict(DurableError):
+    """One idempotency key, two payloads."""
+
+    def __init__(self, source: str, key: str) -> None:
+        super().__init__(f"key {key!r} of {source} was already used with another payload")
+        self.source = source
+        self.key = key
+
+
+class NotFound(DurableError):
+    """Nothing by that id."""
+
+    def __init__(self, what: str, id_: str) -> None:
+        super().__init__(f"no {what} {id_!r}")
+        self.what = what
+        self.id = id_
+
+
+class SessionEnded(DurableError):
+    """The run has ended and takes no more input."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"{run_id} has ended")
+        self.run_id = run_id
+
+
+class Stranded(DurableError):
+    """This code can't read what the run recorded."""
+
+    def __init__(self, run_id: str, spec_version: int) -> None:
+        super().__init__(f"{run_id} was written in format {spec_version}, which this code can't read")
+        self.run_id = run_id
+        self.spec_version = spec_version
+
+
+class BadEventId(DurableError):
+    """An event id whose run and position can't be read."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"not an event id: {text[:80]!r}")
+        self.text = text
+
+
+class Unstorable(DurableError):
+    """A value that can't be stored."""
+
+    def __init__(self, path: str, type_name: str) -> None:
+        super().__init__(f"can't store {type_name} at {path}; use JSON values, Decimal, datetime, date, UUID or bytes")
+        self.path = path
+        self.type_name = type_name
+
+
+class TooLarge(DurableError):
+    """A value over the size limit."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"{size} bytes is over the limit of {limit}")
+        self.size = size
+        self.limit = limit
+
+
+class BadKeyRing(DurableError):
+    """The key ring can't be parsed."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"MOORINGS_ENCRYPTION_KEYS: {reason}; `moorings keys new` prints a good entry")
+        self.reason = reason
+
+
+class KeyMissing(DurableError):
+    """The key that wrapped a value is not in the ring."""
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"encryption key {key_id!r} is not in MOORINGS_ENCRYPTION_KEYS; add it back to read this data")
+        self.key_id = key_id
+
+
+class CannotOpen(DurableError):
+    """A sealed value doesn't open here."""
+
+    def __init__(self, table: str, row: str, column: str) -> None:
+        super().__init__(f"sealed value of {table}.{column} ({row}) doesn't open: wrong key, or moved from another place")
+        self.table = table
+        self.row = row
+        self.column = column
