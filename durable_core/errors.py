@@ -7,6 +7,7 @@ DurableError
 │   └── CommitUnknown      the commit's fate is not known; read before you retry
 ├── Broken                 the database answered wrongly; stop and say so
 │   └── SchemaOutdated     the schema is not the one this code needs
+├── PromptTaken            a prompt that a commit wanted to settle was settled by another; load and decide anew
 ├── LeaseLost              another worker owns the run now; stop, nothing was written
 ├── Conflict               the same idempotency key came with another payload
 ├── NotFound               no such run, prompt or submission
@@ -70,6 +71,14 @@ class LeaseLost(DurableError):
         super().__init__(f"lease of {run_id} (epoch {epoch}) is lost")
         self.run_id = run_id
         self.epoch = epoch
+
+
+class PromptTaken(DurableError):
+    """A prompt that a commit wanted to settle was settled by another; nothing was written."""
+
+    def __init__(self, prompt_id: str) -> None:
+        super().__init__(f"{prompt_id} was settled meanwhile")
+        self.prompt_id = prompt_id
 
 
 class Conflict(DurableError):
