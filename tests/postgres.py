@@ -95,8 +95,7 @@ class PrivatePostgres:
         try:
             self._run(binaries / "postgres", "--version")
         except (PermissionError, NotStarted):
-            shutil.copytree(binaries.parent, self.folder / "programs", symlinks=True)
-            return self.folder / "programs" / binaries.name
+            return copy_programs(binaries, self.folder / "programs")
         return binaries
 
     def _run(self, program: Path, *arguments: str) -> None:
@@ -126,6 +125,17 @@ def _unprivileged() -> pwd.struct_passwd:
         with suppress(KeyError):
             return pwd.getpwnam(name)
     raise NotStarted(f"the tests run as root and there is no user {' or '.join(UNPRIVILEGED)}")
+
+
+def copy_programs(binaries: Path, target: Path) -> Path:
+    """Copy the programs and the wheel's shared libraries, which they find by their relative place."""
+    package, site = binaries.parents[1], binaries.parents[2]
+    copied = target / package.name / binaries.parent.name
+    shutil.copytree(binaries.parent, copied, symlinks=True)
+    libraries = site / f"{package.name}.libs"
+    if libraries.is_dir():
+        shutil.copytree(libraries, target / libraries.name)
+    return copied / binaries.name
 
 
 def find_binaries() -> Path | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import select
+from pathlib import Path
 
 import psycopg
 import pytest
 from sqlalchemy import create_engine, text
 
 from tests import parts
-from tests.postgres import PrivatePostgres, find_binaries
+from tests.postgres import PrivatePostgres, copy_programs, find_binaries
 
 
 def test_a_missing_part_skips_unless_the_run_requires_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,3 +70,15 @@ def test_the_server_is_gone_after_stop(postgres: PrivatePostgres) -> None:
         os.close(watch)
     assert ended == [watch]
     assert not second.folder.exists()
+
+
+def test_the_programs_may_lie_where_only_this_user_can_reach_them(tmp_path: Path) -> None:
+    binaries = find_binaries()
+    assert binaries is not None
+    tmp_path.chmod(0o700)
+    server = PrivatePostgres(copy_programs(binaries, tmp_path / "private"))
+    try:
+        assert _tables(server.url(server.create())) == []
+    finally:
+        server.stop()
+    assert tmp_path.stat().st_mode & 0o777 == 0o700
