@@ -9,7 +9,7 @@ import inspect
 import typing
 import warnings
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.errors import PydanticUserError
@@ -68,8 +68,9 @@ def _field(name: str, parameter: inspect.Parameter, hints: dict[str, Any], texts
     default: Any = ... if parameter.default is inspect.Parameter.empty else parameter.default
     text = texts.get(parameter.name)
     described = any(isinstance(extra, FieldInfo) and extra.description for extra in getattr(hint, "__metadata__", ()))
-    info: Any = Field(default, alias=parameter.name, description=None if described else text)
-    return hint if described or text is None else Annotated[hint, Field(description=text)], info
+    if described or text is None:  # a description passed as None would wipe out the annotation's own
+        return hint, Field(default, alias=parameter.name)
+    return hint, Field(default, alias=parameter.name, description=text)
 
 
 def _checked(name: str, fields: dict[str, tuple[Any, FieldInfo]]) -> type[BaseModel]:
