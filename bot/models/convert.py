@@ -94,12 +94,12 @@ class _CallNames:
 
     def __init__(self) -> None:
         self._by_call: dict[str, str] = {}
-        self._used: set[str] = set()
+        self._place: dict[str, int] = {}
 
     def add(self, call_id: str, provider_id: str) -> str:
-        usable = _ID.fullmatch(provider_id) and provider_id not in self._used
+        usable = _ID.fullmatch(provider_id) and provider_id not in self._place
         name = provider_id if usable else "call_" + re.sub(r"[^A-Za-z0-9]", "_", call_id)
-        self._used.add(name)
+        self._place[name] = len(self._place)
         self._by_call[call_id] = name
         return name
 
@@ -107,7 +107,7 @@ class _CallNames:
         return self._by_call[call_id]
 
     def order(self, name: str) -> int:
-        return list(self._by_call.values()).index(name)
+        return self._place[name]
 
 
 def _in_call_order(parts: list[ModelRequestPart], names: _CallNames) -> list[ModelRequestPart]:
