@@ -60,7 +60,7 @@ def members_only(principal: Principal, place: Place, action: Action) -> Decision
     return Allow()
 
 
-async def decide(policy: AccessPolicy, principal: Principal, place: Place, action: Action) -> Decision:  # noqa: PLR0917 - the policy's own order
+async def decide(policy: AccessPolicy, principal: Principal, place: Place, action: Action) -> Decision:
     """Ask a policy, plain or async; whatever isn't a decision refuses.
 
     What the policy raises is passed on: a look-up that failed may be asked again, it is no refusal.

@@ -6,6 +6,7 @@ BotError
 ├── BadTool        a tool can't be offered: its signature, its approval or its name is wrong
 ├── BadArguments   arguments that don't fit a tool's schema
 ├── BadHistory     a history item that can't be read, or calls and results that don't pair up
+├── BadModel       a model's name that means nothing here
 └── ModelFailed    a model call failed; says whether another attempt may help
 """
 
@@ -60,3 +61,12 @@ class ModelFailed(BotError):
         self.message = message
         self.retryable = retryable  # type: ignore[misc]  # one class for both kinds: the provider decides, not the type
         self.retry_after = retry_after
+
+
+class BadModel(BotError):
+    """A model's name that means nothing here."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"model {name!r}: {problem}")
+        self.name = name
+        self.problem = problem

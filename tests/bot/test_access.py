@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ async def test_a_policy_may_be_plain_or_async() -> None:
 
 
 @pytest.mark.parametrize("answer", [None, True, "allow", Allow])
-async def test_what_is_no_decision_refuses(answer) -> None:
+async def test_what_is_no_decision_refuses(answer: Any) -> None:
     assert await decide(lambda *_: answer, ALICE, THREAD, Action.API) == Deny("no_decision")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -51,17 +52,17 @@ def test_by_decides_and_the_requester_counts_only_with_self_ok() -> None:
     assert not Approval(by=finance, self_ok=True).may_answer(a_call(ALICE), ALICE)
 
 
-def fails(*_: object) -> bool:
+def fails(*_: object) -> Any:
     raise LookupError("directory down")
 
 
 @pytest.mark.parametrize("answer", [fails, lambda *_: None, lambda *_: "yes", lambda *_: 1])
-def test_a_by_that_gives_no_clear_yes_refuses(answer) -> None:
+def test_a_by_that_gives_no_clear_yes_refuses(answer: Any) -> None:
     assert not Approval(by=answer).may_answer(a_call(), BOB)
 
 
 @pytest.mark.parametrize("answer", [fails, lambda *_: None, lambda *_: 0])
-def test_a_when_that_gives_no_clear_no_asks(answer) -> None:
+def test_a_when_that_gives_no_clear_no_asks(answer: Any) -> None:
     assert Approval(when=answer).needed(a_call())
 
 
