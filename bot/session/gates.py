@@ -137,7 +137,6 @@ def _prompt(
     expires_at: int,
 ) -> NewPrompt:
     prompt_id = request_id()
-    requester: dict[str, JsonValue] = {"id": turn.requester.id, "name": turn.requester.name}
     choices: list[JsonValue] = [
         {"id": id_, "label": label, "style": style, "outcome": outcome} for id_, label, style, outcome in options
     ]
@@ -153,7 +152,7 @@ def _prompt(
         "evidence": list(evidence),
         "options": choices,
         "allow_freeform": False,
-        "requester": requester,
+        "requester": turn.requester.to_json(),
         "expires_at": expires_at,
     }
     return NewPrompt(

@@ -15,7 +15,6 @@ from pydantic import JsonValue
 
 from bot.access import AccessPolicy, Action, Deny, members_only
 from bot.access import decide as decide_access
-from bot.agent import Agent
 from bot.errors import ModelFailed
 from bot.history import Call, ResultItem
 from bot.model import ModelReply, ModelRequest, reply_to_json
@@ -23,6 +22,7 @@ from bot.session.calls import Batch, CallRunner, Reconsider
 from bot.session.commits import commit, event_draft
 from bot.session.gates import Ask, Gates, Refused
 from bot.session.live import REPLY_KEY, LiveSession, WarmHistories
+from bot.session.ready import ReadyAgent
 from bot.session.thinking import Patience, ask_model
 from bot.turn import changes
 from bot.turn.change import Begun, Change, Draft, NewPrompt
@@ -45,7 +45,7 @@ class SessionRunner:
     """Advances sessions of an app's agents."""
 
     store: Store
-    agents: Mapping[str, Agent]
+    agents: Mapping[str, ReadyAgent]
     deps: object
     warm: WarmHistories
     access: AccessPolicy = members_only
@@ -123,7 +123,7 @@ class SessionRunner:
             except ModelFailed as error:
                 return await self._model_failed(session, turn, error)
         calls = _calls(turn, reply)
-        gates = Gates(tools=agent.tools_by_name, access=self.access)
+        gates = Gates(tools=agent.tools, access=self.access)
         now, results, asks = [], {}, []
         for call in calls:
             gate = gates.check(call, turn, session.history, session.now)
@@ -142,11 +142,11 @@ class SessionRunner:
         )
         return await self._commit(session, change)
 
-    async def _ask(self, session: LiveSession, turn: Turn, agent: Agent) -> ModelReply:
+    async def _ask(self, session: LiveSession, turn: Turn, agent: ReadyAgent) -> ModelReply:
         request = ModelRequest(
             agent.instructions,
             tuple(session.history),
-            tools=tuple(tool.spec for tool in agent.tools),
+            tools=agent.specs,
             attempt=session.charged + 1,
             session_id=session.run_id,
             sequence=session.state.sequence,
@@ -156,7 +156,7 @@ class SessionRunner:
             self.store,
             session,
             turn,
-            agent.resolve_model(),
+            agent.model,
             request,
             stops=lambda began: self._stops(session, steering=not began),
             patience=self.patience,
@@ -219,7 +219,7 @@ class SessionRunner:
         if action.run:
             await self._announce(session, turn, reused=False)
             calls = [(pending.call, pending.consent) for pending in action.run]
-            runner = self._runner(agent, Gates(tools=agent.tools_by_name, access=self.access))
+            runner = self._runner(agent, Gates(tools=agent.tools, access=self.access))
             batch = await runner.run(session, turn, calls, interrupted=lambda: self._stops(session))
         change = changes.resolved(
             session.state, turn, action, results=batch.results, again=batch.again, begun=Begun(announced=session.announced)
@@ -234,8 +234,8 @@ class SessionRunner:
 
     # ── parts ──
 
-    def _runner(self, agent: Agent, gates: Gates) -> CallRunner:
-        return CallRunner(store=self.store, tools=agent.tools_by_name, gates=gates, deps=self.deps)
+    def _runner(self, agent: ReadyAgent, gates: Gates) -> CallRunner:
+        return CallRunner(store=self.store, tools=agent.tools, gates=gates, deps=self.deps)
 
     def _begun(self, session: LiveSession, turn: Turn) -> Begun:
         """What the pending step had done, for a turn that ends now."""
