@@ -349,6 +349,18 @@ async def test_a_silent_provider_times_out(monkeypatch: pytest.MonkeyPatch) -> N
     assert (caught.value.code, caught.value.retryable) == ("timeout", True)
 
 
+async def test_a_stream_that_falls_silent_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provider_module, "SILENCE_S", 0.0)
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield "a"
+        await asyncio.Event().wait()
+
+    with pytest.raises(ModelFailed) as caught:
+        await ask(DirectModel(FunctionModel(stream_function=stream)))
+    assert caught.value.code == "timeout"
+
+
 async def test_cancelling_the_call_cancels_the_stream() -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
