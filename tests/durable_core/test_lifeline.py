@@ -179,6 +179,14 @@ class TestLife:
     def test_who_never_lived_is_dead(self, own: Lifeline, name: str) -> None:
         assert not own.is_alive(name)
 
+    def test_two_who_look_at_once_do_not_take_each_other_for_the_living(self, own: Lifeline, database: Path) -> None:
+        with Other(database) as other:
+            other.kill()
+            with (Path(f"{database}.live") / f"{other.incarnation}.lock").open() as looked_at:
+                fcntl.flock(looked_at, fcntl.LOCK_SH)
+                assert not own.is_alive(other.incarnation)
+                assert own.sweep() == (other.incarnation,)
+
     @pytest.mark.parametrize("leave", [LEAVE_A_PROGRAM, LEAVE_A_FORK], ids=["a program", "a fork"])
     def test_a_child_that_outlives_its_parent_does_not_keep_it_alive(self, own: Lifeline, database: Path, leave: str) -> None:
         with Other(database, leave + WAIT) as other:
@@ -219,6 +227,22 @@ class TestStart:
         with closing(Lifeline.open(database)) as second:
             assert swept
             assert own.is_alive(second.incarnation)
+            assert files(database) == files_of(own.incarnation) | files_of(second.incarnation)
+
+    def test_a_sweep_spares_the_socket_of_who_has_not_got_its_name_yet(
+        self, own: Lifeline, database: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real = Path.rename
+        renamed: list[str] = []
+
+        def rename(path: Path, target: Path) -> Path:
+            renamed.append(path.stem)
+            assert own.sweep() == ()
+            return real(path, target)
+
+        monkeypatch.setattr(Path, "rename", rename)
+        with closing(Lifeline.open(database)) as second:
+            assert renamed == [second.incarnation]
             assert files(database) == files_of(own.incarnation) | files_of(second.incarnation)
 
     def test_starts_ends_and_sweeps_at_once_never_bury_the_living(self, database: Path) -> None:
@@ -373,6 +397,22 @@ class TestRing:
 
         assert asyncio.run(hear()) == ["ses_1"]
         assert asyncio.run(hear()) == ["ses_1"]
+
+    def test_a_loop_it_was_taken_from_does_not_hear_any_more(self, own: Lifeline, database: Path) -> None:
+        async def listen() -> Heard:
+            return Heard(own)
+
+        async def turn() -> None:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+        with asyncio.Runner() as left, asyncio.Runner() as current, closing(Lifeline.open(database)) as second:
+            left.run(listen())
+            heard = current.run(listen())
+            second.ring(["ses_1"])
+            left.run(turn())
+            assert heard.rings.empty()
+            assert current.run(heard.next()) == ["ses_1"]
 
 
 class TestLongPath:
