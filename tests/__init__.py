@@ -1,0 +1,1 @@
+"""Tests of everything; the folders mirror the packages."""
