@@ -7,6 +7,7 @@ DurableError
 │   └── CommitUnknown      the commit's fate is not known; read before you retry
 ├── Broken                 the database answered wrongly; stop and say so
 │   └── SchemaOutdated     the schema is not the one this code needs
+├── PromptTaken            a prompt that a commit wanted to settle was settled by another; load and decide anew
 ├── LeaseLost              another worker owns the run now; stop, nothing was written
 ├── Conflict               the same idempotency key came with another payload
 ├── NotFound               no such run, prompt or submission
@@ -16,6 +17,7 @@ DurableError
 ├── Unstorable             a value that can't be stored, with its path
 ├── TooLarge               a value over the size limit
 ├── BadKeyRing             the key ring can't be parsed
+│   └── NoKeys             there is no key at all
 ├── KeyMissing             the key a value was wrapped with is not in the ring
 └── CannotOpen             a sealed value doesn't open: wrong key or wrong place
 """
@@ -70,6 +72,14 @@ class LeaseLost(DurableError):
         super().__init__(f"lease of {run_id} (epoch {epoch}) is lost")
         self.run_id = run_id
         self.epoch = epoch
+
+
+class PromptTaken(DurableError):
+    """A prompt that a commit wanted to settle was settled by another; nothing was written."""
+
+    def __init__(self, prompt_id: str) -> None:
+        super().__init__(f"{prompt_id} was settled meanwhile")
+        self.prompt_id = prompt_id
 
 
 class Conflict(DurableError):
@@ -139,6 +149,13 @@ class BadKeyRing(DurableError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"MOORINGS_ENCRYPTION_KEYS: {reason}; `moorings keys new` prints a good entry")
         self.reason = reason
+
+
+class NoKeys(BadKeyRing):
+    """The key ring is empty."""
+
+    def __init__(self) -> None:
+        super().__init__("no encryption key is set")
 
 
 class KeyMissing(DurableError):

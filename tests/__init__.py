@@ -1,1 +1,1 @@
-"""Tests of everything; the folders mirror the packages."""
+"""Tests of the three packages; the tree mirrors the source."""

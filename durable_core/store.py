@@ -1,0 +1,212 @@
+"""The contract of a store: where durable state lives, and what every store promises.
+
+What lives here: one Protocol and its numbered promises. What does not: SQL, encryption of values, waking other processes' loops.
+
+Every implementation keeps these promises; `durable_core.testing.StoreContract` tests each under its number.
+
+Admission
+  S1   Nothing is returned before it is committed; what was returned survives a kill.
+  S2   One (source, key) is admitted once. A repeat changes nothing and returns the first receipt, `deduplicated`; with another
+       digest it raises `Conflict` (`refuse`) or returns the first receipt (`merge`).
+  S3   An address belongs to at most one open run. Of racing first messages one creates the run; every other one is in its
+       inbox, each with one receipt, in commit order without gaps.
+  S4   Admission wakes the run: `inbox_seq` grows by one and `wake_at` is at most now, whoever owns the run (CORE 1).
+  S5   Input for an ended run raises `SessionEnded`, for an unknown one `NotFound`; neither leaves a row. By address, only a
+       target with `new` creates.
+Claims
+  S6   At most one live claim exists for a run; each claim has a higher epoch than every one before.
+  S7   A fenced write of a stale epoch changes nothing and raises `LeaseLost`.
+  S8   A claim returns unconsumed commands in order, open prompts, and the records of the pending step.
+  S9   A run whose owner is dead or whose lease is over can be claimed at once, as `interrupted`; it is charged unless a record
+       was made under the lost claim. A release is not charged.
+  S10  Only due, open, readable runs are claimed, the longest due first; one that crashed twice only with `alone`.
+Commits
+  S11  A commit is whole: step, events, outbox, prompts, consumed commands, outcomes, the next state; or nothing at all.
+  S12  A completed step never changes.
+  S13  A released run sleeps until its timer or deadline, or is due at once when more came in than the commit had seen (CORE 1).
+  S14  Each submission gets exactly one outcome; ending a run aborts what nobody consumed and frees its addresses.
+Records
+  S15  A record of a key is written once; writing it again returns without change. Records end with their step.
+Prompts
+  S16  A prompt is settled once, by compare-and-set: open, not expired, no cancel pending. The loser learns who settled it.
+  S17  Settling puts a response into the inbox, wakes the run and owes an edit to every posted copy, in one transaction.
+  S18  An answer that needs a function waits as an interaction; it never waits behind the run's lease.
+Outbox
+  S19  One lane is sent by one sender at a time, in order; an item is `sent`, postponed or buried, never dropped.
+  S20  A sent item keeps the platform's reference, so that an edit finds its post.
+Events
+  S21  Positions and visible indexes have no gaps, whoever appends; an event is never changed.
+  S22  Reads are absolute, or negative from the tail; they see committed events only.
+Values
+  S23  Bodies are sealed with a key of their run, bound to table, row and column; without the key they don't open.
+Time
+  S24  Time is the database's, or the clock's override; it never runs backwards within a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from durable_core.model import (
+    Admission,
+    AnswerReceipt,
+    Buried,
+    Claim,
+    ClaimRequest,
+    Committed,
+    DueWork,
+    Event,
+    EventDraft,
+    Extra,
+    Incarnation,
+    Interaction,
+    Lane,
+    Postponed,
+    Prompt,
+    PromptAnswer,
+    Receipt,
+    Record,
+    RecordKind,
+    Run,
+    Sent,
+    Signals,
+    Step,
+    StepCommit,
+    Submission,
+    Verdict,
+)
+
+Listener = Callable[[Sequence[str] | None], None]
+"""Called on the event loop with the ids of runs that changed; None means: anything may have."""
+
+
+class Store(Protocol):
+    """Where durable state lives. All calls raise `Unavailable` (try again) or `Broken` (stop) for the database's own faults."""
+
+    # ── life ──
+    async def open(self) -> None:
+        """Connect and check the schema; raises `SchemaOutdated`."""
+
+    async def close(self) -> None:
+        """Finish what was accepted and disconnect."""
+
+    def watch(self, listener: Listener) -> Callable[[], None]:
+        """Hear of changes, by this process at once, by others through the wake-up; returns the way to stop."""
+
+    async def now(self) -> int:
+        """The time the store goes by."""
+
+    # ── admission ──
+    async def admit(self, admission: Admission) -> Receipt:
+        """Accept one input. Raises `Conflict`, `NotFound`, `SessionEnded`, `TooLarge`."""
+
+    async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
+        """Accept an answer to a prompt; settles it at once when the policy is data. Raises `NotFound`, `Conflict`."""
+
+    async def end(self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = ()) -> bool:
+        """End a run by SQL alone, whoever owns it; False when it had ended already. Its claim is lost."""
+
+    # ── reading ──
+    async def run(self, run_id: str) -> Run:
+        """One run. Raises `NotFound`."""
+
+    async def run_at(self, channel: str, address: str) -> Run | None:
+        """The open run that owns an address."""
+
+    async def submission(self, submission_id: str) -> Submission:
+        """Where an input stands. Raises `NotFound`."""
+
+    async def prompt(self, prompt_id: str) -> Prompt:
+        """One prompt. Raises `NotFound`."""
+
+    async def open_prompts(self, run_id: str) -> list[Prompt]:
+        """A run's open prompts, oldest first."""
+
+    async def steps(self, run_id: str, *, start: int = 0) -> list[Step]:
+        """Finished steps from `start` on, in order."""
+
+    async def records(self, run_id: str, step_n: int) -> list[Record]:
+        """What a step recorded on its way."""
+
+    async def events(self, run_id: str, *, start: int = 0, limit: int = 500, hidden: bool = False) -> list[Event]:
+        """Visible events from index `start` (negative: from the tail); with `hidden`, all from position `start`."""
+
+    async def content(self, run_id: str, rows: Sequence[str]) -> dict[str, bytes]:
+        """Bodies that event references name (`command:5`, `step:2`, `record:2:1.0.0`, `prompt:prm_…`); missing ones are left out."""
+
+    async def rows(self, sql: str, parameters: dict[str, str | int | bytes | None]) -> list[tuple[str | int | bytes | None, ...]]:
+        """Read with a statement of a layer above; named parameters, portable SQL."""
+
+    # ── working ──
+    async def enrol(self, incarnation: Incarnation) -> None:
+        """Say that a worker has started, and what it can read."""
+
+    async def withdraw(self, owner: str) -> None:
+        """Say that a worker has stopped; whatever it still holds is released, not charged."""
+
+    async def reap(self, owner: str) -> int:
+        """Take back what a dead incarnation holds, and all leases that are over; the number of runs."""
+
+    def is_alive(self, owner: str) -> bool:
+        """Whether an incarnation lives, by what dies with it."""
+
+    async def due(self, owner: str) -> DueWork:
+        """What is due next, and who holds something."""
+
+    async def claim(self, request: ClaimRequest) -> list[Claim]:
+        """Take due runs."""
+
+    async def renew(self, owner: str, leases: Sequence[tuple[str, int]], *, lease_ms: int) -> dict[str, Signals]:
+        """Prolong leases (run id, epoch); runs that are missing in the answer are lost."""
+
+    async def release(self, run_id: str, epoch: int, *, timer_at: int | None, seen: int, unused: bool) -> None:
+        """Give a run back without a step; `unused` takes the attempt back too."""
+
+    async def charge(
+        self, run_id: str, epoch: int, *, error: str, retry_at: int, seen: int, events: Sequence[EventDraft] = ()
+    ) -> None:
+        """Give a run back after a failed attempt that counts; it is due at `retry_at`, or when input comes."""
+
+    async def record(
+        self,
+        run_id: str,
+        epoch: int,
+        *,
+        step_n: int,
+        key: str,
+        kind: RecordKind,
+        input_hash: str,
+        body: bytes,
+        events: Sequence[EventDraft] = (),
+    ) -> Signals:
+        """Keep what the pending step has so far, and append events with it."""
+
+    async def append(self, run_id: str, epoch: int, events: Sequence[EventDraft]) -> Signals:
+        """Append events of the attempt that runs."""
+
+    async def commit(self, commit: StepCommit) -> Committed:
+        """Finish a step. Raises `LeaseLost`, or `PromptTaken` when a prompt to settle was settled by another: load and decide anew."""
+
+    async def refresh(self, run_id: str, epoch: int) -> Claim:
+        """Read a held claim again: new commands, settled prompts, records. Raises `LeaseLost`."""
+
+    # ── interactions ──
+    async def take_interactions(self, owner: str, *, limit: int, lease_ms: int) -> list[Interaction]:
+        """Take answers that wait for a policy, without the run's lease."""
+
+    async def decide(self, verdict: Verdict) -> AnswerReceipt:
+        """Settle or refuse an interaction. Raises `LeaseLost` when another worker has it."""
+
+    async def interaction_result(self, submission_id: str) -> AnswerReceipt | None:
+        """What became of an answer; None while it is pending. Raises `NotFound`."""
+
+    # ── outbox ──
+    async def claim_lanes(self, owner: str, *, limit: int, lease_ms: int, items: int = 10) -> list[Lane]:
+        """Take lanes with something due."""
+
+    async def finish(self, lane: Lane, owner: str, result: Sent | Postponed | Buried) -> None:
+        """Say how the head of a lane went. Raises `LeaseLost`."""
+
+    async def release_lane(self, lane: Lane, owner: str) -> None:
+        """Give a lane back unsent."""
