@@ -47,7 +47,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 def start(script: str, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(  # noqa: S603 - our own script
+    return subprocess.Popen(
         [sys.executable, "-c", script, *arguments], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
 
@@ -123,7 +123,7 @@ async def test_a_failed_write_leaves_nothing(platform: ConsolePlatform) -> None:
         await platform.file.write(fails)
     assert failure.value.retryable
     assert await platform.version() == before
-    assert await platform.thread(thread.id)
+    assert await platform.thread(thread.id) == thread
 
 
 async def test_a_file_that_cant_be_used_is_unavailable(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ async def test_a_stale_click_reaches_the_bot_and_an_invented_one_does_not(platfo
     thread = await platform.create_thread()
     message = await platform.post_bot("d1", thread.id, outbound_json=card("yes", "no"))
     await platform.edit_bot("d2", message, thread_id=thread.id, outbound_json=card(settled=True))
-    assert await platform.click(thread.id, message, author_id="bob", value="no", client_id="1")
+    assert (await platform.click(thread.id, message, author_id="bob", value="no", client_id="1")).id
     with pytest.raises(ConsoleRefused, match="unknown_button"):
         await platform.click(thread.id, message, author_id="bob", value="maybe", client_id="2")
 
@@ -185,7 +185,7 @@ async def test_a_click_where_nothing_is_shown_is_refused(platform: ConsolePlatfo
     ):
         with pytest.raises(ConsoleRefused, match=code):
             await platform.click(thread_id, message_id, author_id=author, value="yes", client_id="1")
-    assert await platform.click(thread.id, hidden, author_id="alice", value="yes", client_id="1")
+    assert (await platform.click(thread.id, hidden, author_id="alice", value="yes", client_id="1")).id
     assert len(await platform.undelivered()) == 1
 
 
