@@ -40,21 +40,21 @@ class ConsolePlatform:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, now: NowMs = wall_clock) -> None:
-        self._file = ConsoleFile(path)
+        self.file = ConsoleFile(path)
         self._now = now
         self.scheme = console_scheme(now)
 
     async def close(self) -> None:
         """Close the file; a second call does nothing."""
-        await self._file.close()
+        await self.file.close()
 
     async def platform_id(self) -> str:
         """Return the platform's own id: the tenancy of its authors, and the head of every thread's id."""
-        return await self._file.read(rows.platform_id)
+        return await self.file.read(rows.platform_id)
 
     async def secret(self) -> bytes:
         """Return the secret that events are signed with."""
-        return await self._file.read(rows.secret)
+        return await self.file.read(rows.secret)
 
     async def sign(self, body: bytes) -> dict[str, str]:
         """Return the headers that prove this body, now."""
@@ -67,7 +67,7 @@ class ConsolePlatform:
 
     async def version(self) -> int:
         """Return the count of changes so far: it grows with every change anybody makes."""
-        return await self._file.read(rows.version)
+        return await self.file.read(rows.version)
 
     async def create_thread(self, title: str = "", *, channel: str = "#general", shared_outside: bool = False) -> Thread:
         """Open a thread. Without a title it takes the first message's; a channel "@…" is a direct one."""
@@ -80,15 +80,15 @@ class ConsolePlatform:
             new = Thread(thread_id, title, channel=channel, shared_outside=shared_outside, created_at=now, version=0)
             return rows.add_thread(db, new)
 
-        return await self._file.write(write)
+        return await self.file.write(write)
 
     async def threads(self) -> list[Thread]:
         """Return all threads, the one that changed last first."""
-        return await self._file.read(rows.threads)
+        return await self.file.read(rows.threads)
 
     async def thread(self, thread_id: str) -> Thread:
         """Return one thread. Raises: ConsoleRefused("unknown_thread")."""
-        return await self._file.read(lambda db: rows.thread(db, thread_id))
+        return await self.file.read(lambda db: rows.thread(db, thread_id))
 
     async def messages(self, thread_id: str, *, since_version: int = 0, viewer: str | None = None) -> list[ShownMessage]:
         """Return what changed after a version, in the thread's order.
@@ -101,7 +101,7 @@ class ConsolePlatform:
             shown = rows.messages(db, thread_id, since_version=since_version)
             return [message for message in shown if viewer is None or message.private_to in {None, viewer}]
 
-        return await self._file.read(read)
+        return await self.file.read(read)
 
     async def post_person(self, thread_id: str, author_id: str, *, text: str, client_id: str) -> PersonMessage:
         """Post as one of the cast and note the event for the bot, in one transaction, once per `client_id`.
@@ -127,7 +127,7 @@ class ConsolePlatform:
             )
             return PersonMessage(rows.message(db, message_id), event)
 
-        return await self._file.write(write)
+        return await self.file.write(write)
 
     async def click(self, thread_id: str, message_id: str, *, author_id: str, value: str, client_id: str) -> PendingEvent:
         """Press a button as one of the cast, once per `client_id`; returns the event for the bot.
@@ -156,15 +156,15 @@ class ConsolePlatform:
                 db, rows.new_event(body, now), client_key=key, fingerprint=rows.dump(pressed), message_id=message_id
             )
 
-        return await self._file.write(write)
+        return await self.file.write(write)
 
     async def undelivered(self) -> list[PendingEvent]:
         """Return the events that the bot has not taken yet, in their order."""
-        return await self._file.read(rows.undelivered)
+        return await self.file.read(rows.undelivered)
 
     async def delivered(self, event_id: str) -> None:
         """Note that the bot has taken an event; an unknown or noted one changes nothing."""
-        await self._file.write(lambda db: rows.mark_delivered(db, event_id))
+        await self.file.write(lambda db: rows.mark_delivered(db, event_id))
 
     async def post_bot(self, delivery_id: str, thread_id: str, *, outbound_json: Json) -> str:
         """Post as the bot, once per delivery id, and return the message's id. Raises: ConsoleRefused."""
@@ -182,7 +182,7 @@ class ConsolePlatform:
             rows.add_delivery(db, delivery_id, message_id=message_id)
             return message_id
 
-        return await self._file.write(write)
+        return await self.file.write(write)
 
     async def edit_bot(self, delivery_id: str, message_id: str, *, thread_id: str, outbound_json: Json) -> str:
         """Replace all of a message of the bot's; `find` knows the edit's delivery id too. Raises: ConsoleRefused.
@@ -205,11 +205,11 @@ class ConsolePlatform:
             rows.replace_message(db, before, shown=outbound, now=now)
             return message_id
 
-        return await self._file.write(write)
+        return await self.file.write(write)
 
     async def find(self, delivery_id: str) -> ShownMessage | None:
         """Return the message that a delivery became, or None."""
-        return await self._file.read(lambda db: rows.delivered_as(db, delivery_id))
+        return await self.file.read(lambda db: rows.delivered_as(db, delivery_id))
 
     async def private_note(self, thread_id: str, author_id: str, *, text: str) -> str:
         """Show a note to one cast member and nobody else; each call is a new note. Raises: ConsoleRefused."""

@@ -1,6 +1,6 @@
 """The kit that proves a channel adapter keeps its contract.
 
-What lives here: `ChannelContract`, a class to subclass in a test module, and `ChannelCase`, what it needs to know. What does not: pytest.
+What lives here: `ChannelContract`, a class to subclass in a test module, and `ChannelCase`, its input. What does not: pytest.
 """
 
 from channels.testing.case import ChannelCase

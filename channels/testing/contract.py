@@ -101,7 +101,7 @@ class ChannelContract(ABC):
             _expect(first != third, "C4: two deliveries returned one ref")
             _expect(first.channel == case.channel.name, f"C4: the ref names channel {first.channel!r}")
             added = len(await case.shown(case.reader)) - before
-            _expect(added == 2, f"C4: two deliveries, each sent twice, show {added} messages")  # noqa: PLR2004
+            _expect(added == 2, f"C4: two deliveries, each sent twice, show {added} messages")
 
     async def test_c5_edit_replaces_in_place_or_follows_up(self) -> None:
         """Edit a sent message, twice with the same delivery."""

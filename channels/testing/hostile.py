@@ -84,7 +84,7 @@ def _paths(tree: object, head: tuple[str | int, ...] = ()) -> Iterator[tuple[str
         yield from _paths(value, (*head, key))
 
 
-def _parent(tree: Any, path: tuple[str | int, ...]) -> Any:  # noqa: ANN401 - any JSON there is
+def _parent(tree: Any, path: tuple[str | int, ...]) -> Any:
     for key in path[:-1]:
         tree = tree[key]
     return tree
