@@ -1,0 +1,48 @@
+"""How people reach the bot: adapters, their contract, and the values that cross it.
+
+What lives here: the names an adapter's author imports. What does not: sessions, approvals, storage or dedupe.
+"""
+
+from channels.contract import Capabilities, Channel, Findable, Verified
+from channels.errors import (
+    BadAddress,
+    ChannelError,
+    DeliveryFailed,
+    InvalidSignature,
+    MalformedPayload,
+    PayloadTooLarge,
+    RateLimited,
+)
+from channels.events import Author, Click, Event, Ignored, Ingress, Message, Place, Standing
+from channels.http import WebhookRequest, WebhookResponse
+from channels.outbound import Button, Card, CardOutcome, Delivery, MessageRef, Outbound
+
+__all__ = [
+    "Author",
+    "BadAddress",
+    "Button",
+    "Capabilities",
+    "Card",
+    "CardOutcome",
+    "Channel",
+    "ChannelError",
+    "Click",
+    "Delivery",
+    "DeliveryFailed",
+    "Event",
+    "Findable",
+    "Ignored",
+    "Ingress",
+    "InvalidSignature",
+    "MalformedPayload",
+    "Message",
+    "MessageRef",
+    "Outbound",
+    "PayloadTooLarge",
+    "Place",
+    "RateLimited",
+    "Standing",
+    "Verified",
+    "WebhookRequest",
+    "WebhookResponse",
+]

@@ -1,0 +1,90 @@
+"""The contract of a channel adapter: what it must do, numbered, and what it may do.
+
+What lives here: `Channel`, `Capabilities` and the optional protocols. What does not: any adapter, or the kit that checks one
+(`channels.testing`).
+
+Promises, each with a test of the same number in the kit:
+
+C1   `verify` refuses a wrong, stale or absent signature before anything is parsed.
+C2   `parse` is pure: no clock, no I/O; equal bytes parse to equal events, so a redelivery has equal keys.
+C3   Addresses round-trip through the codec unchanged and carry the tenancy.
+C4   `send` twice with the same delivery id shows one message and returns equal refs.
+C5   `edit` changes the message in place; without the capability `edit` it posts a follow-up.
+C6   What the bot posted never comes back as an event.
+C7   Hostile input ends in a `ChannelError` or `Ignored`, never in another exception.
+C8   `find` returns the ref of what was sent, and None for what was not (channels with the capability `find`).
+C9   An `Outbound` of every kind is deliverable: text, open card, settled card, notice, long text. What the platform
+     can't do degrades, nothing is dropped.
+C10  A private message is seen by its one reader only, or it is refused with `DeliveryFailed(..., permanent=True)`.
+
+C4 needs C8 or an idempotency of the platform's own. A channel with neither is at-least-once and says so in its docs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, runtime_checkable
+
+from channels.events import Ingress
+from channels.http import WebhookRequest
+from channels.outbound import Delivery, MessageRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What the platform can do. `max_text` is in characters: a longer text goes out in parts."""
+
+    buttons: bool = False
+    edit: bool = False
+    private: bool = False
+    find: bool = False
+    max_text: int = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A request whose sender is proven. Only `verify` makes one, and `parse` takes nothing else.
+
+    `proof` names what was checked ("hmac-sha256"), or why nothing needs to be.
+    """
+
+    request: WebhookRequest
+    proof: str
+
+    def __post_init__(self) -> None:
+        """Refuse to stand for nothing."""
+        if not self.proof:
+            raise ValueError("a verified request names its proof")
+
+
+class Channel(ABC):
+    """How people on one platform reach the bot, and how it answers. See the module for promises C1 to C10."""
+
+    name: ClassVar[str]
+    capabilities: ClassVar[Capabilities]
+
+    @abstractmethod
+    async def verify(self, request: WebhookRequest) -> Verified:
+        """Prove who sent the raw bytes (C1). Raises: InvalidSignature, PayloadTooLarge."""
+
+    @abstractmethod
+    def parse(self, verified: Verified) -> Ingress:
+        """Read a proven request (C2, C6, C7). Raises: MalformedPayload, BadAddress."""
+
+    @abstractmethod
+    async def send(self, delivery: Delivery) -> MessageRef:
+        """Show a message, once per delivery id (C4, C9, C10). Raises: DeliveryFailed, RateLimited, BadAddress."""
+
+    async def edit(self, ref: MessageRef, delivery: Delivery) -> MessageRef:  # noqa: ARG002 - the default can't edit
+        """Replace the whole message (C5). Returns the ref of what now shows it; the default posts a follow-up."""
+        return await self.send(delivery)
+
+
+@runtime_checkable
+class Findable(Protocol):
+    """A channel that can tell whether a delivery is shown already (C8): what makes one visible message certain."""
+
+    async def find(self, address: str, delivery_id: str) -> MessageRef | None:
+        """Return the ref of the message that this delivery became, or None. Raises: DeliveryFailed, RateLimited."""
+        ...
