@@ -1,0 +1,48 @@
+"""What a tool's body is given beside its arguments.
+
+What lives here: the context value. What does not: how a call is gated, run and recorded (turn.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
+
+from bot.approvals import ApprovalRecord
+from bot.principal import Principal
+
+Deps = TypeVar("Deps", default=Any)
+
+
+async def _unheard(_: str) -> None:
+    """Drop a progress line that nobody listens to."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext(Generic[Deps]):
+    """One call of one tool.
+
+    ``principal`` is who asked: the call runs as them, whoever approved it. ``deps`` is what the app opened at start.
+    ``attempt`` counts how often this call was begun, from 1. ``approval`` says who let it run, if someone had to.
+    """
+
+    session_id: str
+    principal: Principal
+    _: KW_ONLY
+    call_id: str
+    deps: Deps
+    attempt: int = 1
+    approval: ApprovalRecord | None = None
+    on_progress: Callable[[str], Awaitable[None]] = field(default=_unheard, repr=False)
+
+    @property
+    def idempotency_key(self) -> str:
+        """Name this call the same in every attempt; hand it to whatever must act only once."""
+        return f"{self.session_id}:{self.call_id}"
+
+    async def progress(self, text: str) -> None:
+        """Tell readers of the stream how far the call is; best effort, never part of the result."""
+        await self.on_progress(text)

@@ -1,0 +1,62 @@
+"""Errors of the bot package, one tree.
+
+What lives here: every exception this package raises on purpose. What does not: errors of channels, the core or providers.
+
+BotError
+├── BadTool        a tool can't be offered: its signature, its approval or its name is wrong
+├── BadArguments   arguments that don't fit a tool's schema
+├── BadHistory     a history item that can't be read, or calls and results that don't pair up
+└── ModelFailed    a model call failed; says whether another attempt may help
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class BotError(Exception):
+    """Root of everything this package raises on purpose."""
+
+    retryable: ClassVar[bool] = False
+
+
+class BadTool(BotError):
+    """A tool that can't be offered to a model; raised while the author's module loads."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"tool {name!r}: {problem}")
+        self.name = name
+        self.problem = problem
+
+
+class BadArguments(BotError):
+    """Arguments that don't fit the tool's schema; each error names the argument and never repeats its value."""
+
+    def __init__(self, tool: str, errors: tuple[str, ...]) -> None:
+        super().__init__(f"{tool} was not run: its arguments are not valid. {'; '.join(errors)}")
+        self.tool = tool
+        self.errors = errors
+
+
+class BadHistory(BotError):
+    """A history that can't be read or doesn't hold together."""
+
+    def __init__(self, problem: str, position: int | None = None) -> None:
+        super().__init__(problem if position is None else f"history item {position}: {problem}")
+        self.problem = problem
+        self.position = position
+
+
+class ModelFailed(BotError):
+    """A model call failed.
+
+    ``retryable`` (here an attribute of the instance) says whether the same call may succeed later; ``retry_after`` is what
+    the provider asked for, in seconds. ``message`` is for the developer, ``code`` is stable.
+    """
+
+    def __init__(self, code: str, message: str, *, retryable: bool, retry_after: float | None = None) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.retryable = retryable  # type: ignore[misc]  # one class for both kinds: the provider decides, not the type
+        self.retry_after = retry_after

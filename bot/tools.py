@@ -1,0 +1,267 @@
+"""A function that a model may call.
+
+What lives here: the ``@tool`` declaration, its schema, and one run of its body. What does not: gates, records and retries
+around a call (turn.py), what a person is asked (approvals.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from enum import StrEnum
+from typing import Any, Final, Literal, NamedTuple, overload
+
+from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic_core import from_json, to_json
+
+from bot.approvals import Approval, ToolCall
+from bot.context import ToolContext
+from bot.errors import BadArguments, BadTool
+from bot.history import ResultStatus
+from bot.model import ToolSpec
+from bot.parameters import arguments_model
+from bot.principal import Principal
+
+OUTPUT_LIMIT: Final = 256 * 1024
+ERROR_LIMIT: Final = 4 * 1024
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+class Effect(StrEnum):
+    """Whether a tool changes anything outside."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+class Interrupt(StrEnum):
+    """What happens to a call whose process died in its body."""
+
+    RERUN = "rerun"
+    ASK = "ask"
+    REPORT = "report"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """How one run of a body ended. ``error`` is the exception's type, ``cut`` says that ``content`` isn't all of it."""
+
+    status: ResultStatus
+    content: JsonValue
+    _: KW_ONLY
+    error: str | None = None
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A declared tool; made by ``@tool``, checked when it is.
+
+    ``asks_after_untrusted`` says that a call waits for a person, whatever the policy says, once untrusted content was read.
+    """
+
+    name: str
+    description: str
+    function: Callable[..., Any] = field(repr=False)
+    arguments: type[BaseModel] = field(repr=False)
+    effect: Effect = Effect.WRITE
+    approval: Approval | None = None
+    idempotent: bool = False
+    on_interrupt: Interrupt = Interrupt.ASK
+    asks_after_untrusted: bool = True
+
+    @property
+    def schema(self) -> dict[str, JsonValue]:
+        """Return the JSON Schema of the arguments object."""
+        schema: dict[str, JsonValue] = self.arguments.model_json_schema()
+        schema.pop("title", None)
+        schema.setdefault("properties", {})
+        return schema
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Return what a model is told of this tool."""
+        return ToolSpec(self.name, self.description, schema=self.schema)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Name the arguments, in the order of the signature."""
+        return tuple(info.alias or name for name, info in self.arguments.model_fields.items())
+
+    def validate(self, arguments: Mapping[str, JsonValue] | str) -> dict[str, Any]:
+        """Turn a model's JSON, parsed or not, into typed arguments with all defaults filled in.
+
+        Raises:
+            BadArguments: What is wrong, by argument, in words a model can act on.
+        """
+        try:
+            text = arguments if isinstance(arguments, str) else to_json(dict(arguments))
+            valid = self.arguments.model_validate_json(text, strict=True)
+        except ValidationError as error:
+            raise BadArguments(self.name, tuple(_complaint(detail) for detail in _details(error))) from error
+        except ValueError as error:  # what JSON can't hold: NaN, half a surrogate pair
+            raise BadArguments(self.name, (str(error),)) from error
+        return {info.alias or name: getattr(valid, name) for name, info in self.arguments.model_fields.items()}
+
+    def call(self, arguments: Mapping[str, JsonValue] | str, call_id: str, *, requester: Principal) -> ToolCall:
+        """Build the validated call that policies and cards look at.
+
+        Raises:
+            BadArguments: As ``validate``.
+        """
+        return ToolCall(self.name, self.validate(arguments), call_id=call_id, requester=requester)
+
+    def gated(self, call: ToolCall) -> bool:
+        """Tell whether the author's policy makes this call wait for a person."""
+        return self.approval is not None and self.approval.needed(call)
+
+    async def run(self, ctx: ToolContext[Any], arguments: Mapping[str, JsonValue] | str) -> ToolOutcome:
+        """Validate, run the body once and turn what it returns into JSON; gates are not asked.
+
+        An ``Exception`` becomes a failed outcome with its type and message; cancellation goes through. A plain function
+        runs in a thread, which a cancellation leaves running.
+        """
+        try:
+            typed = self.validate(arguments)
+            result = await self._body(ctx, typed)
+        except Exception as error:  # noqa: BLE001 - whatever an author's body raises is a result for the model
+            return ToolOutcome(ResultStatus.FAILED, _wording(error), error=type(error).__name__)
+        return _completed(self.name, result)
+
+    async def _body(self, ctx: ToolContext[Any], typed: dict[str, Any]) -> object:
+        if inspect.iscoroutinefunction(self.function):
+            return await self.function(ctx, **typed)
+        # The exception comes back as a value: a StopIteration can't be set on a future, the await would never end.
+        result, error = await asyncio.to_thread(_caught, self.function, ctx, typed)
+        if error is not None:
+            raise error
+        return await result if inspect.isawaitable(result) else result
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    effect: Literal["read", "write"] = ...,
+    approval: Approval | None = ...,
+    idempotent: bool = ...,
+    on_interrupt: Literal["rerun", "ask", "report"] | None = ...,
+    untrusted: Literal["allow"] | None = ...,
+    name: str | None = ...,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    effect: Literal["read", "write"] = "write",
+    approval: Approval | None = None,
+    idempotent: bool = False,
+    on_interrupt: Literal["rerun", "ask", "report"] | None = None,
+    untrusted: Literal["allow"] | None = None,
+    name: str | None = None,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Declare a function whose first parameter is a ``ToolContext`` as a tool; schema and description are read from it.
+
+    Args:
+        function: The body, async or plain.
+        effect: ``read`` if running it changes nothing.
+        approval: Who has to say yes first, and when.
+        idempotent: A second run with the same ``ctx.idempotency_key`` has no second effect.
+        on_interrupt: What to do with a call that was interrupted: run again, ask a person, or report it as unknown.
+            Unset, reads and idempotent writes run again and other writes ask.
+        untrusted: ``allow`` lets a write run unasked after untrusted content was read.
+        name: What models and records call it; the function's name if unset. Keep it when you rename the function.
+
+    Raises:
+        BadTool: The function can't be offered as declared.
+    """
+
+    def declare(body: Callable[..., Any]) -> Tool:
+        own_name: str = name or getattr(body, "__name__", "") or repr(body)
+        if not _NAME.fullmatch(own_name):
+            raise BadTool(own_name, "the name must be 1 to 64 ASCII letters, digits, '_' or '-'")
+        if inspect.isasyncgenfunction(body) or inspect.isgeneratorfunction(body):
+            raise BadTool(own_name, "a generator has no result; return one value")
+        description, arguments = arguments_model(own_name, body)
+        rerun = effect == "read" or idempotent
+        made = Tool(
+            name=own_name,
+            description=description,
+            function=body,
+            arguments=arguments,
+            effect=Effect(effect),
+            approval=approval,
+            idempotent=idempotent,
+            on_interrupt=Interrupt(on_interrupt or ("rerun" if rerun else "ask")),
+            asks_after_untrusted=effect == "write" and untrusted != "allow",
+        )
+        if approval and (problems := approval.problems(made.parameters)):
+            raise BadTool(own_name, "; ".join(problems))
+        return made
+
+    return declare if function is None else declare(function)
+
+
+class _Caught(NamedTuple):
+    result: Any
+    error: Exception | None
+
+
+def _caught(function: Callable[..., Any], ctx: ToolContext[Any], typed: dict[str, Any]) -> _Caught:
+    try:
+        return _Caught(function(ctx, **typed), None)
+    except Exception as error:  # noqa: BLE001 - raised again by the caller
+        return _Caught(None, error)
+
+
+def _completed(name: str, result: object) -> ToolOutcome:
+    """Turn a body's return value into JSON of bounded size; a value that isn't JSON doesn't undo that the body ran."""
+    try:
+        encoded = to_json(result, inf_nan_mode="strings", bytes_mode="base64")
+        content = from_json(encoded, allow_inf_nan=False)
+    except ValueError:
+        if not isinstance(result, str):
+            kind = type(result).__name__
+            return ToolOutcome(ResultStatus.COMPLETED, f"{name} ran, but returned a {kind} that is not JSON.", error=kind)
+        content = result.encode("utf-8", "replace").decode()
+        encoded = content.encode()
+    if len(encoded) <= OUTPUT_LIMIT:
+        return ToolOutcome(ResultStatus.COMPLETED, content)
+    plain = content.encode() if isinstance(content, str) else encoded
+    return ToolOutcome(ResultStatus.COMPLETED, _cut(plain, OUTPUT_LIMIT), cut=True)
+
+
+def _cut(encoded: bytes, limit: int) -> str:
+    note = f"\n[cut: the first {limit} of {len(encoded)} bytes]"
+    return encoded[:limit].decode("utf-8", "ignore") + note
+
+
+def _wording(error: Exception) -> str:
+    if isinstance(error, BadArguments):
+        text = str(error)
+    else:
+        try:
+            message = str(error)
+        except Exception:  # noqa: BLE001 - an exception's own __str__ may fail
+            message = "its message can't be shown"
+        text = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    encoded = text.encode("utf-8", "replace")
+    return encoded.decode() if len(encoded) <= ERROR_LIMIT else _cut(encoded, ERROR_LIMIT)
+
+
+def _details(error: ValidationError) -> list[Any]:
+    return typing.cast("list[Any]", error.errors(include_url=False, include_input=False, include_context=False))
+
+
+def _complaint(detail: dict[str, Any]) -> str:
+    where = ".".join(str(part) for part in detail["loc"])
+    return f"{where}: {detail['msg']}" if where else str(detail["msg"])

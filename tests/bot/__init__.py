@@ -1,0 +1,1 @@
+"""Tests of the bot package; one file a module."""
