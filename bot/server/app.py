@@ -22,7 +22,7 @@ from bot.server.limits import Limits
 from bot.session_api import RunningApp
 from bot.settings import ApiToken
 
-Proceed: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = logging.getLogger("bot.server")
 _access_log = logging.getLogger("bot.server.access")
 _BARE_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
@@ -50,12 +50,12 @@ def build_app(
 
 
 @web.middleware
-async def boundary(request: web.Request, proceed: Proceed) -> web.StreamResponse:
+async def boundary(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer every request in our shape, and log it: path without query, since a query may hold a key."""
     started = time.monotonic()
     status = 500
     try:
-        response = await proceed(request)
+        response = await handler(request)
         status = response.status
         return response
     except Exception as error:  # noqa: BLE001 - this is where every error ends

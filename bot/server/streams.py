@@ -113,7 +113,7 @@ async def write_stream(
         await _bounded(response.write_eof(), limits)
     except (Stopped, ConnectionError, TimeoutError):
         _cut(request)
-    except Exception:  # the status is out already; the boundary can't answer any more
+    except Exception:  # noqa: BLE001 - the status is out already, the boundary can't answer any more
         _log.exception("a stream broke off: %s", request.rel_url.raw_path)
         _cut(request)
     finally:

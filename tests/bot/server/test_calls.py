@@ -159,7 +159,7 @@ async def test_a_parameter_that_is_not_known_is_refused_by_name(served: Served) 
     ],
 )
 async def test_a_fault_is_told_by_an_id_and_nothing_else(
-    served: Served, caplog, fault: Exception, status: int, code: str, retryable: bool
+    served: Served, caplog: pytest.LogCaptureFixture, *, fault: Exception, status: int, code: str, retryable: bool
 ) -> None:
     served.sessions.fault = fault
     async with served.client.post("/v1/sessions", json={}) as answer:
@@ -200,7 +200,7 @@ async def test_a_webhook_is_refused_without_a_word_of_why(served: Served) -> Non
     assert (await served.refused("POST", "/channels/echo", data=b"x" * 1_100_000))[:2] == (413, "too_large")
 
 
-async def test_the_access_log_shows_no_query_and_no_line_breaks(served: Served, caplog) -> None:
+async def test_the_access_log_shows_no_query_and_no_line_breaks(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="bot.server.access")
     await served.refused("GET", "/v1/sessions/x%0aFAKE?k=hunter2")
     await served.refused("GET", "/guess/hunter2")
