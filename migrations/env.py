@@ -8,8 +8,12 @@ SQLAlchemy connection, whose transaction stays the caller's, or the option `sqla
 
 from __future__ import annotations
 
+from typing import Literal
+
 from alembic import context
+from alembic.autogenerate.api import AutogenContext
 from sqlalchemy import Connection, create_engine, pool
+from sqlmodel import AutoString
 
 import bot.tables  # noqa: F401  (adds its tables to the shared metadata)
 from durable_core.tables import metadata
@@ -23,6 +27,13 @@ def include_name(name: str | None, kind: str, _parents: object) -> bool:
     return kind != "table" or (name is not None and name.startswith(PREFIX))
 
 
+def render_item(kind: str, item: object, _context: AutogenContext) -> str | Literal[False]:
+    """Write SQLModel's string type as SQLAlchemy's own, so that a revision needs no other import."""
+    if kind == "type" and isinstance(item, AutoString):
+        return f"sa.String({item.length or ''})"
+    return False
+
+
 def migrate(connection: Connection) -> None:
     """Bring the schema to the revision that was asked for."""
     context.configure(
@@ -30,6 +41,7 @@ def migrate(connection: Connection) -> None:
         target_metadata=metadata,
         version_table=VERSION_TABLE,
         include_name=include_name,
+        render_item=render_item,
         render_as_batch=connection.dialect.name == "sqlite",
         compare_type=True,
     )
