@@ -7,7 +7,10 @@ BotError
 ├── BadArguments   arguments that don't fit a tool's schema
 ├── BadHistory     a history item that can't be read, or calls and results that don't pair up
 ├── BadModel       a model's name that means nothing here
-└── ModelFailed    a model call failed; says whether another attempt may help
+├── ModelFailed    a model call failed; says whether another attempt may help
+├── Problem        a call of the session API is refused, with what to tell the caller
+├── BadSettings    the environment is not usable; every problem at once
+└── NotReady       a command can't do its work here; one sentence says why
 """
 
 from __future__ import annotations
@@ -70,3 +73,34 @@ class BadModel(BotError):
         super().__init__(f"model {name!r}: {problem}")
         self.name = name
         self.problem = problem
+
+
+class Problem(BotError):
+    """A call of the session API that is refused.
+
+    ``message`` is for the caller and says what to do; ``code`` is stable; ``status`` is the HTTP status. ``retryable`` (here
+    an attribute of the instance) says whether the same call may succeed later.
+    """
+
+    def __init__(self, status: int, code: str, message: str, *, retryable: bool = False) -> None:
+        super().__init__(f"{code}: {message}")
+        self.status = status
+        self.code = code
+        self.message = message
+        self.retryable = retryable  # type: ignore[misc]  # the case decides, not the type
+
+
+class BadSettings(BotError):
+    """Settings that can't be used; one sentence a problem, none repeats a secret."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class NotReady(BotError):
+    """A command that can't do its work here and now; the sentence says why and what to do."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence

@@ -1,0 +1,122 @@
+"""What the console page asks of the application behind it.
+
+What lives here: the port and the errors it may raise. What does not: HTTP, the engine, the console's own platform.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+JsonObject: TypeAlias = dict[str, Any]
+
+
+class ConsolePortError(Exception):
+    """Root of what a port raises on purpose; the page answers it with `status` and `code`."""
+
+    retryable: ClassVar[bool] = False
+    status: ClassVar[int] = 409
+    code: ClassVar[str] = "refused"
+
+
+class UnknownThread(ConsolePortError):
+    """No thread of that id."""
+
+    status: ClassVar[int] = 404
+    code: ClassVar[str] = "unknown_thread"
+
+    def __init__(self, thread_id: str) -> None:
+        super().__init__("There is no such thread.")
+        self.thread_id = thread_id
+
+
+class UnknownMessage(ConsolePortError):
+    """No message of that id in the thread."""
+
+    status: ClassVar[int] = 404
+    code: ClassVar[str] = "unknown_message"
+
+    def __init__(self, message_id: str) -> None:
+        super().__init__("There is no such message in this thread.")
+        self.message_id = message_id
+
+
+class ClientIdReused(ConsolePortError):
+    """The same client id came with another payload."""
+
+    code: ClassVar[str] = "client_id_reused"
+
+    def __init__(self, client_id: str) -> None:
+        super().__init__("This client_id was used for something else. Send again with a new one.")
+        self.client_id = client_id
+
+
+class ConsolePort(Protocol):
+    """The console as the page sees it. Every time is int milliseconds since the epoch.
+
+    Any other exception is answered as 503 with an error id; its class attribute `retryable` says whether the page tries again.
+    """
+
+    def cast(self) -> list[JsonObject]:
+        """List who can speak: `{id, name, role, initial, color}`.
+
+        `color` is `#rrggbb`, dark enough for white text on it (4.5 : 1).
+        """
+        ...
+
+    async def threads(self) -> list[JsonObject]:
+        """List threads, newest first: `{id, title, channel, last_at, waiting}`."""
+        ...
+
+    async def thread(self, thread_id: str) -> JsonObject | None:
+        """Read one thread: `{id, title, channel, session_id | None}`."""
+        ...
+
+    async def messages(self, thread_id: str, viewer: str) -> list[JsonObject]:
+        """List what `viewer` (a cast id) sees of a thread, oldest first.
+
+        `{id, seq, author: {id, name, initial, color, agent}, text, card | None, at, edited_at | None, private, version}`.
+        `text` is the Markdown subset. `version` changes with every edit; equal id and version means nothing to redraw.
+        `card` is `channels.outbound.Card` as JSON: `{question, detail, fields: [[label, value]], evidence: [str],
+        buttons: [{label, value, style}], expires_at | None, outcome: {kind, text, at, result} | None}`.
+        """
+        ...
+
+    async def post(self, thread_id: str | None, author: str, text: str, client_id: str) -> JsonObject:
+        """Post as a cast member, into a new thread if `thread_id` is None: `{thread_id, message_id}`.
+
+        The same `client_id` again gives the first answer and posts nothing. Returns once the message is stored.
+
+        Raises: UnknownThread, ClientIdReused.
+        """
+        ...
+
+    async def click(self, thread_id: str, message_id: str, author: str, value: str, client_id: str) -> JsonObject:
+        """Click a card's button: `{status: "settled" | "already_settled" | "refused" | "pending", reason?}`.
+
+        Raises: UnknownThread, UnknownMessage, ClientIdReused.
+        """
+        ...
+
+    def changes(self, thread_id: str | None) -> AsyncIterator[JsonObject]:
+        """Follow what changes, from the first `anext` on; subscribe before the first await.
+
+        `{"kind": "threads"}`, `{"kind": "messages", "thread"}`, `{"kind": "timeline", "thread"}` mean: read again.
+        `{"kind": "live", "thread", "turn_id", "text", "attempt", "author"?}` carries the whole text so far, None once it is gone.
+        `{"kind": "worker", "state": "up" | "restarting", "pid"}`; the first item should be one of these.
+        """
+        ...
+
+    async def events(self, thread_id: str) -> list[JsonObject]:
+        """List the events of the thread's session, `{type, data, meta: {id, index, at, attempt}}`, in order."""
+        ...
+
+    async def step(self, thread_id: str, step_index: int, *, turn_id: str | None) -> JsonObject | None:
+        """Read one step decoded, `{input, output, records}`; `turn_id` None means the latest turn with that step."""
+        ...
+
+    async def kill_worker(self) -> JsonObject:
+        """Kill the worker with SIGKILL: `{pid}` of the one that was killed."""
+        ...

@@ -1,0 +1,317 @@
+"""What happened in a thread, told from its events.
+
+What lives here: a pure fold of events into turns and rows. What does not: their words (rows.py), reading events, HTTP.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from bot.console.rows import OPEN, Row, RowKind, RowState, Turn, ending, render, settled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import tzinfo
+
+    from bot.console.port import JsonObject
+
+_TURN_ENDS = {"turn.completed": RowState.RECORDED, "turn.failed": RowState.FAILED, "turn.cancelled": RowState.CUT}
+_KINDS = {"approval": "approval", "sign-in": "sign-in", "session-limit": "a go-ahead", "rerun": "a go-ahead"}
+_RESULTS = {"failed": "failed", "rejected": "not run: denied", "cancelled": "cancelled", "expired": "not run: expired"}
+
+
+def timeline(events: Sequence[JsonObject], *, now: int, zone: tzinfo | None = None) -> list[JsonObject]:
+    """Fold a session's events into its turns, oldest first, each with its steps.
+
+    `now` (ms) measures what is still open; `zone` is used for times of day, UTC if None. Unknown event types are passed over.
+    """
+    fold = _Fold(zone=zone)
+    for event in events:
+        fold.take(event)
+    return [render(turn, now=now) for turn in fold.turns]
+
+
+@dataclass(slots=True)
+class _Fold:
+    """The turns so far and the step that is open."""
+
+    zone: tzinfo | None
+    turns: list[Turn] = field(default_factory=list)
+    index: int = 0
+    attempt: int = 1
+    step_started_at: int = 0
+    last_at: int = 0
+    in_step: bool = False
+    reused_model: bool = False
+    reused_tools: frozenset[str] = frozenset()
+    tools: dict[str, str] = field(default_factory=dict)
+    approved: list[str] = field(default_factory=list)
+
+    def take(self, event: JsonObject) -> None:
+        """Apply one event."""
+        kind = str(event.get("type", ""))
+        data: JsonObject = event.get("data") or {}
+        at = _moment(event.get("meta", {}).get("at"), self.last_at)
+        if kind == "turn.started" or (kind == "step.started" and not self.turns):
+            self._start_turn(data, at)
+        if not self.turns:
+            return
+        if kind in _TURN_ENDS:
+            self._end_turn(kind, data, at)
+        elif kind == "step.started":
+            self._start_step(data, event.get("meta", {}), at)
+        else:
+            self._apply(kind, data, at)
+        self.last_at = at
+
+    def _apply(self, kind: str, data: JsonObject, at: int) -> None:
+        match kind:
+            case "message.received":
+                self.turn.message = self.turn.message or str(data.get("message", ""))
+            case "message.appended" | "reasoning.appended":
+                self._model_row(at)
+            case "actions.requested":
+                self._request(data.get("actions") or [], at)
+            case "action.result":
+                self._result(data, at)
+            case "message.completed":
+                self._model_done(at, "answered")
+            case "input.requested" | "authorization.required":
+                self._park(data.get("requests") or [data], at, signs_in=kind.startswith("auth"))
+            case "input.resolved" | "authorization.completed":
+                self._resolve(data.get("resolutions") or [data], at)
+            case "turn.waiting":
+                self._waiting()
+            case "step.completed":
+                self._close(at, RowState.RECORDED)
+                self.in_step = False
+            case "step.failed":
+                self._close(at, RowState.FAILED, str(data.get("message") or data.get("code") or ""))
+
+    @property
+    def turn(self) -> Turn:
+        """The turn that is open, or was last."""
+        return self.turns[-1]
+
+    # Turns
+
+    def _start_turn(self, data: JsonObject, at: int) -> None:
+        turn_id = str(data.get("turn_id", f"turn_{len(self.turns)}"))
+        if self.turns and self.turn.id == turn_id:
+            return  # a later attempt says it again
+        tail = turn_id.rpartition("_")[2]
+        number = int(tail) + 1 if tail.isascii() and tail.isdigit() else len(self.turns) + 1
+        self.turns.append(Turn(id=turn_id, started_at=at, number=number))
+        self.index, self.attempt, self.in_step = -1, 1, False
+        self.tools, self.approved = {}, []
+
+    def _end_turn(self, kind: str, data: JsonObject, at: int) -> None:
+        turn = self.turn
+        turn.state, turn.ended_at = kind.removeprefix("turn."), at
+        turn.error = str(data.get("message") or data.get("code") or "")
+        note = {"turn.failed": turn.error, "turn.cancelled": "cancelled"}.get(kind, "")
+        for row in turn.rows:
+            row.end(at, _TURN_ENDS[kind], note)
+        self.in_step = False
+
+    # Steps and attempts
+
+    def _start_step(self, data: JsonObject, meta: JsonObject, at: int) -> None:
+        index = int(data.get("step_index", self.index + 1))
+        attempt = int(data.get("attempt") or meta.get("attempt") or 1)
+        if index == self.index and attempt > self.attempt:
+            self._cut(data, at)
+        self.turn.state = "running"
+        self.index, self.attempt, self.step_started_at, self.in_step = index, attempt, at, True
+        reused = data.get("reused") or {}
+        self.reused_model = bool(reused.get("model"))
+        self.reused_tools = frozenset(str(call) for call in reused.get("tools") or ())
+        self._keep_recorded()
+        resumed, self.approved = self.approved, []
+        for call_id in resumed:
+            self._tool_row(call_id, at)
+        if not self.reused_model and not resumed:
+            self._open(RowKind.MODEL, "Model call", at)
+
+    def _cut(self, data: JsonObject, at: int) -> None:
+        """Close what the attempt before left open; where nothing was, say that there was one."""
+        previous = str(data.get("previous") or "")
+        when = _moment(data["previous_at"], at) if data.get("previous_at") is not None else None
+        note = ending(previous, when if when is not None else (at if previous == "killed" else None), self.zone)
+        end = when if when is not None else at
+        mine = [row for row in self.turn.rows if row.index == self.index and row.attempt == self.attempt]
+        still_open = [row for row in mine if row.state in OPEN and row.kind is not RowKind.WAIT]
+        for row in still_open:
+            row.numbered = True
+            row.end(end, RowState.CUT, note)
+        for row in mine:
+            row.numbered = row.numbered or row.state is RowState.FAILED
+        if not still_open and not any(row.state is RowState.FAILED for row in mine):
+            gap = Row(self.index, RowKind.ATTEMPT, "Attempt", self.attempt, self.last_at or at, key="gap")
+            gap.name, gap.state, gap.ended_at = f"Attempt {self.attempt}", RowState.CUT, end
+            gap.say(note)
+            self.turn.rows.append(gap)
+
+    def _keep_recorded(self) -> None:
+        """Mark what was cut but had been recorded before: its record counts, not the missing event."""
+        for row in self.turn.rows:
+            if row.index != self.index or row.state is not RowState.CUT:
+                continue
+            kept = row.kind is RowKind.MODEL if self.reused_model else False
+            if kept or (row.kind is RowKind.TOOL and row.key in self.reused_tools):
+                row.state, row.numbered = RowState.RECORDED, False
+                row.notes.insert(0, "recorded")
+
+    # Rows
+
+    def _open(self, kind: RowKind, name: str, at: int, key: str = "") -> Row:
+        earlier = [
+            row
+            for row in self.turn.rows
+            if row.index == self.index and row.kind is kind and row.key == key and row.attempt < self.attempt
+        ]
+        row = Row(self.index, kind, name, self.attempt, at, key=key, numbered=bool(earlier))
+        self.turn.rows.append(row)
+        return row
+
+    def _current(self, kind: RowKind, key: str = "") -> Row | None:
+        for row in reversed(self.turn.rows):
+            if row.index == self.index and row.attempt == self.attempt and row.kind is kind and row.key == key:
+                return row
+        return None
+
+    def _model_row(self, at: int) -> Row | None:
+        """Find the model call of this attempt; one that follows resumed tools shows only by what it says."""
+        if self.reused_model:
+            return None
+        return self._current(RowKind.MODEL) or self._open(RowKind.MODEL, "Model call", min(at, self.last_at or at))
+
+    def _model_done(self, at: int, note: str) -> None:
+        row = self._model_row(at)
+        if row is not None:
+            row.end(at, RowState.RECORDED, note)
+        elif self._current(RowKind.TOOL) is None and self._current(RowKind.MODEL) is None:
+            reused = self._open(RowKind.MODEL, "Model call", self.step_started_at)
+            reused.numbered = True
+            reused.end(at, RowState.RECORDED, "reply reused, not asked again")
+
+    def _request(self, actions: list[Any], at: int) -> None:
+        names: list[str] = []
+        for action in actions:
+            call_id, tool = str(action.get("call_id", "")), str(action.get("tool") or action.get("tool_name") or "tool")
+            self.tools[call_id] = tool
+            names.append(tool)
+        if not self.reused_model:
+            self._model_done(at, f"asked for {_join(names)}")
+        for action in actions:
+            call_id = str(action.get("call_id", ""))
+            if call_id not in self.reused_tools and self._current(RowKind.TOOL, call_id) is None:
+                self._tool_row(call_id, at)
+
+    def _tool_row(self, call_id: str, at: int) -> Row:
+        row = self._open(RowKind.TOOL, self.tools.get(call_id, "tool"), at, key=call_id)
+        if row.numbered:
+            row.say("model reply reused" if self.reused_model else "model asked again")
+            row.say("tool ran again with the same key")
+        return row
+
+    def _result(self, data: JsonObject, at: int) -> None:
+        call_id, status = str(data.get("call_id", "")), str(data.get("status", "completed"))
+        if data.get("tool"):
+            self.tools[call_id] = str(data["tool"])
+        if data.get("reused") or call_id in self.reused_tools:
+            return
+        row = self._current(RowKind.TOOL, call_id)
+        if row is None and status in {"rejected", "expired", "cancelled"}:
+            return  # never ran: the wait's row says so
+        row = row or self._tool_row(call_id, self.step_started_at if self.in_step else at)
+        row.end(at, RowState.FAILED if status == "failed" else RowState.RECORDED, _RESULTS.get(status, ""))
+
+    def _close(self, at: int, state: RowState, note: str = "") -> None:
+        for row in self.turn.rows:
+            if row.index == self.index and row.kind is not RowKind.WAIT:
+                row.end(at, state, note)
+
+    # Waits
+
+    def _park(self, requests: list[Any], at: int, *, signs_in: bool) -> None:
+        for request in requests:
+            action = request.get("action") or {}
+            call_id = str(action.get("call_id") or request.get("call_id") or "")
+            gated = self._current(RowKind.TOOL, call_id)
+            if gated is not None and gated.state in OPEN:
+                self.turn.rows.remove(gated)  # it has not begun
+            kind = "sign-in" if signs_in else str(request.get("kind") or "approval")
+            row = self._open(RowKind.WAIT, _waiting_for(request, kind), at, key=_request_key(request))
+            row.state = RowState.WAITING
+            if call_id:
+                self.tools.setdefault(call_id, str(action.get("tool") or "tool"))
+                self.tools[f"prompt:{row.key}"] = call_id
+
+    def _waiting(self) -> None:
+        self.turn.state = "waiting"
+        for row in self.turn.rows:
+            if row.state is RowState.WAITING:
+                row.say("parked: no process, no memory")
+
+    def _resolve(self, resolutions: list[Any], at: int) -> None:
+        for resolution in resolutions:
+            key = _request_key(resolution)
+            outcome = str(resolution.get("outcome") or "answered")
+            for row in self.turn.rows:
+                if row.kind is RowKind.WAIT and row.key == key and row.state is RowState.WAITING:
+                    row.notes.clear()
+                    row.name = row.name.replace("Waiting for", "Waited for", 1)
+                    row.end(at, RowState.RECORDED, settled(outcome, _who(resolution)))
+                    row.say("held nothing meanwhile")
+            call_id = self.tools.get(f"prompt:{key}")
+            if call_id and outcome in {"approved", "answered", "authorized"}:
+                self.approved.append(call_id)
+
+
+def _waiting_for(request: JsonObject, kind: str) -> str:
+    who = request.get("waiting_for") or request.get("who")
+    if isinstance(who, str) and who:
+        return f"Waiting for {who}"
+    words = {
+        "approval": "approval",
+        "question": "an answer",
+        "sign-in": "sign-in",
+        "session-limit": "a go-ahead",
+        "rerun": "a go-ahead",
+    }
+    return f"Waiting for {words.get(kind, 'an answer')}"
+
+
+def _request_key(request: JsonObject) -> str:
+    return str(request.get("request_id") or request.get("challenge_id") or request.get("name") or "")
+
+
+def _who(resolution: JsonObject) -> str:
+    response = resolution.get("response") or {}
+    who = (
+        resolution.get("responder") or resolution.get("by") or (response.get("responder") if isinstance(response, dict) else None)
+    )
+    if isinstance(who, dict):
+        who = who.get("name") or who.get("id")
+    return str(who).rpartition(":")[2].capitalize() if who else ""
+
+
+def _join(names: list[str]) -> str:
+    return ", ".join(dict.fromkeys(names)) or "nothing"
+
+
+def _moment(value: object, fallback: int) -> int:
+    """Read a time in ms or ISO-8601."""
+    if isinstance(value, bool):
+        return fallback
+    if isinstance(value, int | float):
+        return int(value)
+    if isinstance(value, str):
+        try:
+            return int(datetime.fromisoformat(value).timestamp() * 1000)
+        except ValueError:
+            return fallback
+    return fallback

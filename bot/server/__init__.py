@@ -1,0 +1,1 @@
+"""The HTTP server: the session API, webhooks of channels, health."""

@@ -1,0 +1,231 @@
+"""What the environment says, read once.
+
+What lives here: every MOORINGS_ variable, and the secrets that demo and dev keep beside their data. What does not: provider
+keys, which their own clients read, and an author's settings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from bot.errors import BadSettings, NotReady
+
+DEFAULT_FOLDER = Path(".moorings")
+DATABASE_FILE = "moorings.db"
+SCOPES = frozenset({"sessions"})
+_DIALECTS = ("sqlite", "postgresql", "postgres")
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750 b64token
+_PRINCIPAL = re.compile(r"[A-Za-z0-9._@-]{1,80}")
+_DEPLOYMENT = re.compile(r"[A-Za-z0-9._+-]{1,80}")
+_MODEL = re.compile(r"[a-z0-9-]+:[^\s:]\S*")
+
+
+@dataclass(frozen=True, slots=True)
+class ApiToken:
+    """One bearer token: whom it speaks for and what it may do. Only its SHA-256 is kept."""
+
+    principal: str
+    digest: bytes = field(repr=False)
+    _: KW_ONLY
+    scopes: frozenset[str] = SCOPES
+
+    @classmethod
+    def of(cls, principal: str, token: str, *, scopes: frozenset[str] = SCOPES) -> ApiToken:
+        """Make the value for a token in clear."""
+        return cls(principal, hashlib.sha256(token.encode()).digest(), scopes=scopes)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The environment as values; `encryption_keys` is None where none were given."""
+
+    data: Path
+    database_url: str = field(repr=False)  # may hold a password
+    _: KW_ONLY
+    public_url: str | None = None
+    encryption_keys: str | None = field(default=None, repr=False)
+    model: str | None = None
+    api_tokens: tuple[ApiToken, ...] = ()
+    deployment: str = ""
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str], *, data: Path | None = None) -> Settings:
+        """Read the environment; an empty variable counts as unset.
+
+        Raises: BadSettings, with every problem there is.
+        """
+        folder = data if data is not None else DEFAULT_FOLDER
+        problems: list[str] = []
+
+        def read(name: str, check: Callable[[str], str | None]) -> str | None:
+            value = environ.get(name, "").strip()
+            problem = check(value) if value else None
+            if problem:
+                problems.append(f"{name}: {problem}")
+            return value or None
+
+        database_url = read("MOORINGS_DATABASE_URL", _check_database_url)
+        public_url = read("MOORINGS_PUBLIC_URL", _check_public_url)
+        keys = environ.get("MOORINGS_ENCRYPTION_KEYS", "").strip() or None
+        problems += _key_problems(keys)
+        model = read("MOORINGS_MODEL", _check_model)
+        deployment = read("MOORINGS_DEPLOYMENT", _check_deployment)
+        tokens, token_problems = _read_tokens(environ.get("MOORINGS_API_TOKENS", ""))
+        problems += token_problems
+        if problems:
+            raise BadSettings(tuple(problems))
+        return cls(
+            folder,
+            database_url or sqlite_url(folder),
+            public_url=public_url.rstrip("/") if public_url else None,
+            encryption_keys=keys,
+            model=model,
+            api_tokens=tokens,
+            deployment=deployment or version(),
+        )
+
+
+def sqlite_url(folder: Path) -> str:
+    """Name the SQLite database of a data folder."""
+    return f"sqlite:///{folder.resolve() / DATABASE_FILE}"
+
+
+def version() -> str:
+    """Return the version of the installed distribution; a bare checkout has none."""
+    from importlib.metadata import PackageNotFoundError  # noqa: PLC0415 - only where it is needed, for a quick start
+    from importlib.metadata import version as installed  # noqa: PLC0415
+
+    try:
+        return installed("moorings")
+    except PackageNotFoundError:
+        return "0+checkout"
+
+
+def kept_secret(path: Path, make: Callable[[], str]) -> str:
+    """Read a secret kept in a file, or make it, readable by its owner only.
+
+    Whoever comes first wins: of two processes that start at once both get the same secret.
+
+    Raises: NotReady.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.exists():
+            draft = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+                file.write(f"{make()}\n")
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                path.hardlink_to(draft)
+            except FileExistsError:
+                pass
+            finally:
+                draft.unlink()
+        path.chmod(0o600)
+        secret = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotReady(f"{path} can't be read or made ({_why(error)}); pass another folder with --data.") from error
+    if not secret:
+        raise NotReady(f"{path} is empty; put its secret back, or delete it to have a new one made.")
+    return secret
+
+
+def kept_keys(folder: Path) -> str:
+    """Return the encryption keys that demo and dev keep beside their data.
+
+    Raises: NotReady.
+    """
+    from durable_core.crypto import new_key_entry  # noqa: PLC0415 - cryptography only where it is needed
+
+    path = folder / "keys"
+    keys = kept_secret(path, new_key_entry)
+    if problems := _key_problems(keys):
+        raise NotReady(f"{path} doesn't hold encryption keys ({problems[0]}); put back the file that was made with this data.")
+    return keys
+
+
+def _why(error: Exception) -> str:
+    return error.strerror or type(error).__name__ if isinstance(error, OSError) else type(error).__name__
+
+
+def _key_problems(keys: str | None) -> list[str]:
+    if keys is None:
+        return []
+    from durable_core.crypto import KeyRing  # noqa: PLC0415 - cryptography only where it is needed
+    from durable_core.errors import BadKeyRing  # noqa: PLC0415
+
+    try:
+        KeyRing.parse(keys)
+    except BadKeyRing as error:
+        return [str(error)]
+    return []
+
+
+def _check_database_url(url: str) -> str | None:
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme.partition("+")[0] not in _DIALECTS:
+        return "give sqlite:///PATH or postgresql://USER:PASSWORD@HOST/NAME."
+    if scheme.startswith("sqlite") and not rest.strip("/"):
+        return "the path is missing; give sqlite:///PATH."
+    return None
+
+
+def _check_public_url(url: str) -> str | None:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "it can't be read; give an address such as https://bot.example.com."
+    plain = not (parts.username or parts.password or parts.query or parts.fragment)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0 or not plain:
+        return "give an address such as https://bot.example.com, without user, query or fragment."
+    return None
+
+
+def _check_model(name: str) -> str | None:
+    return None if _MODEL.fullmatch(name) else "give PROVIDER:NAME, such as anthropic:claude-sonnet-5."
+
+
+def _check_deployment(name: str) -> str | None:
+    return None if _DEPLOYMENT.fullmatch(name) else "give up to 80 letters, digits or . _ + -"
+
+
+def _read_tokens(text: str) -> tuple[tuple[ApiToken, ...], list[str]]:
+    """Read `principal:token[:scope+scope]`, comma-separated. A problem names the position, never the token."""
+    tokens: list[ApiToken] = []
+    problems: list[str] = []
+    if not text.strip():
+        return (), []
+    for position, entry in enumerate(text.split(","), start=1):
+        token = _read_token(entry.strip())
+        if isinstance(token, str):
+            problems.append(f"MOORINGS_API_TOKENS: entry {position}: {token}")
+        elif any(token.digest == other.digest for other in tokens):
+            problems.append(f"MOORINGS_API_TOKENS: entry {position}: the token is used twice; give each its own.")
+        else:
+            tokens.append(token)
+    return tuple(tokens), problems
+
+
+def _read_token(entry: str) -> ApiToken | str:
+    """Read one entry, or say what is wrong with it."""
+    parts = entry.split(":")
+    if len(parts) not in {2, 3}:
+        return "give principal:token or principal:token:scope+scope."
+    principal, token = parts[0], parts[1]
+    if not _PRINCIPAL.fullmatch(principal):
+        return "the principal has to be 1 to 80 letters, digits or . _ @ -"
+    if not _TOKEN.fullmatch(token):
+        return "the token has to be letters, digits or . _ ~ + / - with = only at the end."
+    scopes = frozenset(parts[2].split("+")) if len(parts) == 3 else SCOPES
+    if scopes - SCOPES:  # not named: a token with a colon in it would be told in part
+        return f"the third part has to be scopes joined by +; there is only: {', '.join(sorted(SCOPES))}."
+    return ApiToken.of(principal, token, scopes=scopes)
