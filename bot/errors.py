@@ -8,6 +8,7 @@ BotError
 ├── BadHistory     a history item that can't be read, or calls and results that don't pair up
 ├── BadModel       a model's name that means nothing here
 ├── ModelFailed    a model call failed; says whether another attempt may help
+├── BadApp         the bot can't start as it was put together; every problem at once
 ├── Problem        a call of the session API is refused, with what to tell the caller
 ├── BadSettings    the environment is not usable; every problem at once
 └── NotReady       a command can't do its work here; one sentence says why
@@ -73,6 +74,14 @@ class BadModel(BotError):
         super().__init__(f"model {name!r}: {problem}")
         self.name = name
         self.problem = problem
+
+
+class BadApp(BotError):
+    """A bot that can't start as it was put together; one sentence a problem."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
 
 
 class Problem(BotError):
