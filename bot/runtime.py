@@ -189,7 +189,10 @@ async def open_runtime(
         deployment=settings.deployment,
         lifetime_ms=bot.lifetime_ms,
     )
-    board = Board(platform=platform, store=store, streams=streams, taker=taker) if platform is not None else None
+    board = None
+    if platform is not None:
+        agent = bot.agent_of("console").capitalize()
+        board = Board(platform=platform, store=store, streams=streams, taker=taker, answers=answers, agent=agent)
     return Runtime(
         bot=bot,
         settings=settings,

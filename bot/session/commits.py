@@ -76,12 +76,17 @@ def _step_commit(session: LiveSession, change: Change, before: Turn | None, rest
         "items": [to_json(item) for item in change.items],
         "state": state_to_json(change.state),
     }
-    settings: dict[str, JsonValue] = {"history": len(session.history), "commands": list(change.consumed)}
+    given: dict[str, JsonValue] = {
+        "history": len(session.history),
+        "commands": list(change.consumed),
+        "turn_id": turn.turn_id if turn is not None else None,
+        "step_index": before.step_index if before is not None else None,
+    }
     return StepCommit(
         run_id=session.run_id,
         epoch=session.epoch,
         step_n=session.step_no,
-        step=StepDraft(kind=change.kind, name=session.held.claim.name, input=codec.encode(settings), output=codec.encode(output)),
+        step=StepDraft(kind=change.kind, name=session.held.claim.name, input=codec.encode(given), output=codec.encode(output)),
         seen=session.seen,
         consumed=change.consumed,
         turn_id=after.turn_id if after is not None else None,

@@ -7,6 +7,7 @@ processes. What does not: the bot, or anything it decides.
 from __future__ import annotations
 
 import os
+import hashlib
 import secrets
 import sqlite3
 
@@ -69,15 +70,20 @@ class ConsolePlatform:
         """Return the count of changes so far: it grows with every change anybody makes."""
         return await self.file.read(rows.version)
 
-    async def create_thread(self, title: str = "", *, channel: str = "#general", shared_outside: bool = False) -> Thread:
-        """Open a thread. Without a title it takes the first message's; a channel "@…" is a direct one."""
+    async def create_thread(
+        self, title: str = "", *, channel: str = "#general", shared_outside: bool = False, client_id: str | None = None
+    ) -> Thread:
+        """Open a thread, once per `client_id`. Without a title it takes the first message's; a channel "@…" is a direct one."""
         _check_text(title, limit=MAX_PERSON_TEXT)
         _check_text(channel, limit=MAX_CHANNEL, empty=False)
         now = self._now()
 
         def write(db: sqlite3.Connection) -> Thread:
-            thread_id = f"{rows.platform_id(db)}-{secrets.token_hex(10)}"
-            new = Thread(thread_id, title, channel=channel, shared_outside=shared_outside, created_at=now, version=0)
+            own = secrets.token_hex(10) if client_id is None else hashlib.sha256(client_id.encode()).hexdigest()[:20]
+            thread_id = f"{rows.platform_id(db)}-{own}"
+            new = Thread(
+                thread_id, title, channel=channel, shared_outside=shared_outside, created_at=now, version=0, last_at=now
+            )
             return rows.add_thread(db, new)
 
         return await self.file.write(write)

@@ -29,7 +29,7 @@ class ConsoleRefused(ChannelError):
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """A thread; times are ms since the epoch, `version` is the platform's when it last changed."""
+    """A thread; times are ms since the epoch, `version` is the platform's when it last changed, `last_at` when it last spoke."""
 
     id: str
     title: str
@@ -38,6 +38,7 @@ class Thread:
     shared_outside: bool
     created_at: int
     version: int
+    last_at: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,12 @@ MAX_TITLE = 60
 
 _Row = tuple[Any, ...]
 
-_THREAD = "SELECT id, title, channel, shared_outside, created_at, version FROM thread WHERE id = ?"
-_THREADS = "SELECT id, title, channel, shared_outside, created_at, version FROM thread ORDER BY version DESC"
+_THREAD_COLUMNS = """
+    SELECT id, title, channel, shared_outside, created_at, version,
+           (SELECT max(at) FROM message WHERE thread_id = thread.id AND private_to IS NULL) FROM thread
+"""
+_THREAD = f"{_THREAD_COLUMNS} WHERE id = ?"
+_THREADS = f"{_THREAD_COLUMNS} ORDER BY version DESC"
 _MESSAGE = """
     SELECT id, thread_id, seq, author, text, card, notice, at, edited_at, version, private_to FROM message WHERE id = ?
 """
@@ -50,7 +54,9 @@ def _next_version(db: sqlite3.Connection) -> int:
 
 
 def add_thread(db: sqlite3.Connection, new: Thread) -> Thread:
-    """Add a thread without messages; returns it with its version."""
+    """Add a thread without messages; returns it with its version. One that is there already stays as it is."""
+    if db.execute("SELECT 1 FROM thread WHERE id = ?", (new.id,)).fetchone() is not None:
+        return thread(db, new.id)
     row = (new.id, _title(new.title), new.channel, int(new.shared_outside), new.created_at, 0, _next_version(db))
     db.execute("INSERT INTO thread VALUES (?, ?, ?, ?, ?, ?, ?)", row)
     return thread(db, new.id)
@@ -204,7 +210,15 @@ def _title(text: str) -> str:
 
 
 def _to_thread(row: _Row) -> Thread:
-    return Thread(row[0], row[1], channel=row[2], shared_outside=bool(row[3]), created_at=row[4], version=row[5])
+    return Thread(
+        row[0],
+        row[1],
+        channel=row[2],
+        shared_outside=bool(row[3]),
+        created_at=row[4],
+        version=row[5],
+        last_at=row[6] if row[6] is not None else row[4],
+    )
 
 
 def _to_event(row: _Row) -> PendingEvent:
