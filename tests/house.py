@@ -18,8 +18,8 @@ PACKAGES = ("bot", "channels", "durable_core")
 LINE_LIMIT = 400
 KITS = ("durable_core/testing", "channels/testing")
 
-# Distributions that come with a declared one, at the very version it needs.
-COMPANIONS = {"pydantic-core": "pydantic", "jinja2": "jinja2"}
+# A distribution that comes with a declared one, at the very version that one needs.
+COMPANIONS = {"pydantic-core": "pydantic"}
 
 # Written in halves, so that this file isn't its own finding.
 REGISTRY_HOSTS = tuple(
