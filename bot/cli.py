@@ -103,8 +103,7 @@ def demo(
 
     bound = int(taken.getsockname()[1])
     key = _console_key(data)
-    shown = f"[{host}]" if ":" in host else {"0.0.0.0": "127.0.0.1"}.get(host, host)  # noqa: S104 - compared, not listened on
-    address = f"http://{shown}:{bound}/console/?k={key}"
+    address = f"{_address(host, bound)}/console/?k={key}"
 
     def mount(app: web.Application, runtime: Any) -> None:
         from bot.console.page import install_console  # noqa: PLC0415
@@ -142,7 +141,11 @@ def start(
     preflight.check_drivers(settings)
     preflight.check_schema(settings)
     preflight.load_app(app)
-    listening = Listening(preflight.listening_socket(host, port)) if role != Role.WORKER else None
+    listening = None
+    if role != Role.WORKER:
+        taken = preflight.listening_socket(host, port)
+        address = _address(host, int(taken.getsockname()[1]))
+        listening = Listening(taken, on_ready=lambda: print(f"Listening on {address}", flush=True))
     _log_to_stderr("INFO")
     _run(app, settings, role=Role(role), listening=listening)
 
@@ -222,6 +225,12 @@ def _console_key(data: Path) -> str:
     from bot.settings import kept_secret  # noqa: PLC0415
 
     return kept_secret(data / "console.key", lambda: secrets.token_urlsafe(24))
+
+
+def _address(host: str, port: int) -> str:
+    """Write an address that a browser on this machine opens."""
+    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not listened on
+    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
 
 
 def _run(
