@@ -6,7 +6,9 @@ BotError
 ├── BadTool        a tool can't be offered: its signature, its approval or its name is wrong
 ├── BadArguments   arguments that don't fit a tool's schema
 ├── BadHistory     a history item that can't be read, or calls and results that don't pair up
+├── BadModel       a model's name that means nothing here
 ├── ModelFailed    a model call failed; says whether another attempt may help
+├── BadApp         the bot can't start as it was put together; every problem at once
 ├── Problem        a call of the session API is refused, with what to tell the caller
 ├── BadSettings    the environment is not usable; every problem at once
 └── NotReady       a command can't do its work here; one sentence says why
@@ -63,6 +65,23 @@ class ModelFailed(BotError):
         self.message = message
         self.retryable = retryable  # type: ignore[misc]  # one class for both kinds: the provider decides, not the type
         self.retry_after = retry_after
+
+
+class BadModel(BotError):
+    """A model's name that means nothing here."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"model {name!r}: {problem}")
+        self.name = name
+        self.problem = problem
+
+
+class BadApp(BotError):
+    """A bot that can't start as it was put together; one sentence a problem."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
 
 
 class Problem(BotError):

@@ -9,9 +9,9 @@ import inspect
 import typing
 import warnings
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import PydanticJsonSchemaWarning
@@ -24,8 +24,8 @@ from bot.errors import BadTool
 _CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
 
-def arguments_model(name: str, function: Callable[..., Any]) -> tuple[str, type[BaseModel]]:
-    """Build the description and the arguments model of a tool.
+def arguments_model(name: str, function: Callable[..., Any]) -> tuple[str, type[BaseModel], dict[str, JsonValue]]:
+    """Build the description, the arguments model and its JSON Schema.
 
     Fields are numbered and carry the parameter's name as alias: a parameter may be called ``schema`` or ``copy``, which a
     model's field may not.
@@ -50,7 +50,8 @@ def arguments_model(name: str, function: Callable[..., Any]) -> tuple[str, type[
     unknown = sorted(set(texts) - {parameter.name for parameter in signature.parameters.values()})
     if unknown:
         raise BadTool(name, f"its docstring describes {', '.join(unknown)}, which it doesn't take")
-    return description, _checked(name, fields)
+    model, schema = _checked(name, fields)
+    return description, model, schema
 
 
 def _is_context(hint: object) -> bool:
@@ -68,18 +69,21 @@ def _field(name: str, parameter: inspect.Parameter, hints: dict[str, Any], texts
     default: Any = ... if parameter.default is inspect.Parameter.empty else parameter.default
     text = texts.get(parameter.name)
     described = any(isinstance(extra, FieldInfo) and extra.description for extra in getattr(hint, "__metadata__", ()))
-    info: Any = Field(default, alias=parameter.name, description=None if described else text)
-    return hint if described or text is None else Annotated[hint, Field(description=text)], info
+    if described or text is None:  # a description passed as None would wipe out the annotation's own
+        return hint, Field(default, alias=parameter.name)
+    return hint, Field(default, alias=parameter.name, description=text)
 
 
-def _checked(name: str, fields: dict[str, tuple[Any, FieldInfo]]) -> type[BaseModel]:
+def _checked(name: str, fields: dict[str, tuple[Any, FieldInfo]]) -> tuple[type[BaseModel], dict[str, JsonValue]]:
     """Build the model and its schema once, so that whatever can't work fails while the author's module loads."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", PydanticJsonSchemaWarning)
             # mypy has no overload for fields by a dict of pairs.
             model: type[BaseModel] = create_model(name, __config__=_CONFIG, **fields)  # type: ignore[call-overload]
-            model.model_json_schema()
+            schema: dict[str, JsonValue] = model.model_json_schema()
     except (PydanticUserError, PydanticJsonSchemaWarning, SchemaError, TypeError) as error:
         raise BadTool(name, f"no schema can be made of its parameters: {str(error).splitlines()[0]}") from error
-    return model
+    schema.pop("title", None)
+    schema.setdefault("properties", {})
+    return model, schema

@@ -6,7 +6,10 @@ What lives here: the identity that access, approvals and tools see. What does no
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from pydantic import JsonValue
 
 from channels.events import Standing
 
@@ -29,3 +32,27 @@ class Principal:
     def anonymous(self) -> bool:
         """Tell whether nothing is known of who this is."""
         return not self.id
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Turn this into plain JSON, to be frozen with a request; ``from_json`` gives back an equal one."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "standing": self.standing.value,
+            "roles": list[JsonValue](sorted(self.roles)),
+            "channel": self.channel,
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, JsonValue]) -> Principal:
+        """Read what ``to_json`` wrote; a standing this version doesn't know is unknown, which may do nothing."""
+        known = {standing.value for standing in Standing}
+        standing = stored["standing"]
+        roles = stored["roles"]
+        return cls(
+            str(stored["id"]),
+            str(stored["name"]),
+            Standing(standing) if standing in known else Standing.UNKNOWN,
+            frozenset(str(role) for role in roles) if isinstance(roles, list) else frozenset(),
+            str(stored["channel"]),
+        )

@@ -61,6 +61,7 @@ class ToolOutcome:
 class Tool:
     """A declared tool; made by ``@tool``, checked when it is.
 
+    ``arguments`` validates what a model sends, ``schema`` is its JSON Schema.
     ``asks_after_untrusted`` says that a call waits for a person, whatever the policy says, once untrusted content was read.
     """
 
@@ -68,19 +69,12 @@ class Tool:
     description: str
     function: Callable[..., Any] = field(repr=False)
     arguments: type[BaseModel] = field(repr=False)
+    schema: Mapping[str, JsonValue] = field(repr=False)
     effect: Effect = Effect.WRITE
     approval: Approval | None = None
     idempotent: bool = False
     on_interrupt: Interrupt = Interrupt.ASK
     asks_after_untrusted: bool = True
-
-    @property
-    def schema(self) -> dict[str, JsonValue]:
-        """Return the JSON Schema of the arguments object."""
-        schema: dict[str, JsonValue] = self.arguments.model_json_schema()
-        schema.pop("title", None)
-        schema.setdefault("properties", {})
-        return schema
 
     @property
     def spec(self) -> ToolSpec:
@@ -191,13 +185,14 @@ def tool(
             raise BadTool(own_name, "the name must be 1 to 64 ASCII letters, digits, '_' or '-'")
         if inspect.isasyncgenfunction(body) or inspect.isgeneratorfunction(body):
             raise BadTool(own_name, "a generator has no result; return one value")
-        description, arguments = arguments_model(own_name, body)
+        description, arguments, schema = arguments_model(own_name, body)
         rerun = effect == "read" or idempotent
         made = Tool(
             name=own_name,
             description=description,
             function=body,
             arguments=arguments,
+            schema=schema,
             effect=Effect(effect),
             approval=approval,
             idempotent=idempotent,

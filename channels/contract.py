@@ -76,7 +76,7 @@ class Channel(ABC):
     async def send(self, delivery: Delivery) -> MessageRef:
         """Show a message, once per delivery id (C4, C9, C10). Raises: DeliveryFailed, RateLimited, BadAddress."""
 
-    async def edit(self, ref: MessageRef, delivery: Delivery) -> MessageRef:  # noqa: ARG002 - the default can't edit
+    async def edit(self, ref: MessageRef, delivery: Delivery) -> MessageRef:
         """Replace the whole message (C5). Returns the ref of what now shows it; the default posts a follow-up."""
         return await self.send(delivery)
 

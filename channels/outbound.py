@@ -203,7 +203,7 @@ def _list(fields: Mapping[str, object], name: str) -> list[object]:
 
 
 def _pair(item: object) -> tuple[str, str]:
-    if not isinstance(item, list) or len(item) != 2:  # noqa: PLR2004 - a name and a value
+    if not isinstance(item, list) or len(item) != 2:
         raise MalformedPayload("a field is not a pair")
     return _string(item[0], "field name"), _string(item[1], "field value")
 

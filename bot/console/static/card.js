@@ -27,7 +27,7 @@ function settled(card) {
       h("span", { class: `tick ${kind}` }, icon(MARKS[kind] ?? MARKS.ignored)),
       h("div", {},
         h("h3", { class: "q" }, card.question),
-        h("div", { class: "sub" }, text.replace(/[.\s]+$/, ""), " at ", when, ". ", result ?? ""))),
+        h("div", { class: "sub" }, text.replace(/[.\s]+$/, ""), /^\w+ by [^:,.]+$/.test(text) ? " at " : ", ", when, ". ", result ?? ""))),
     (card.detail || card.fields.length > 0 || card.evidence.length > 0) && h("details", { class: "fold", "data-fold": "asked" },
       h("summary", { "data-focus": "fold" }, "What was asked"),
       card.detail && h("div", { class: "evi" }, card.detail), details(card)));

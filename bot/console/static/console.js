@@ -13,7 +13,7 @@ const PATIENCE = 700;
 
 const state = {
   cast: [], threads: [], viewer: localStorage.getItem("moorings.viewer"),
-  threadId: null, place: NEW, thread: null, messages: [], turns: [], live: null,
+  threadId: null, place: NEW, thread: null, messages: [], turns: [], live: null, agent: null,
   outgoing: restoreOutgoing(), notes: new Map(), redraw: new Map(), worker: { state: "up", pid: null },
   online: true, late: false, loaded: false, loading: false, locked: false, problem: null, jump: true,
 };
@@ -88,6 +88,7 @@ const loadThread = reader(async () => {
   const seen = new Set(state.messages.map((message) => message.id));
   if (answer.messages.some((message) => message.private && !seen.has(message.id))) state.notes.clear();
   Object.assign(state, { thread: answer.thread, messages: answer.messages, loading: false, problem: null });
+  state.agent = answer.messages.findLast((message) => message.author.agent)?.author ?? state.agent;
   state.outgoing = state.outgoing.filter((entry) => !(sent.includes(entry) && entry.threadId === threadId));
   composer.remember();
 });
@@ -108,7 +109,7 @@ function fail(error) {
 }
 
 function missing() {
-  Object.assign(state, { problem: { title: "This thread isn't here", text: "The address may be from other data. Pick a thread at the left or start a new one.", action: "Start a thread" }, messages: [], turns: [], live: null, thread: null });
+  Object.assign(state, { problem: { title: "This thread isn't here", text: "The address may be from other data. Pick another thread, or start one.", action: "Start a thread" }, messages: [], turns: [], live: null, thread: null, threadId: null, place: NEW });
 }
 
 // Following
@@ -171,7 +172,7 @@ function route() {
     wanted = decodeURIComponent(location.hash.slice(1));
   } catch { /* a broken address is an unknown one */ }
   const id = wanted === "" || wanted === NEW ? null : wanted;
-  if (id !== null && id === state.threadId) return;
+  if (id !== null && id === state.threadId) return; // the second of two events for one move
   Object.assign(state, { threadId: id, place: id ?? NEW, thread: state.threads.find((thread) => thread.id === id) ?? null, messages: [], turns: [], live: null, problem: null, loading: id !== null, jump: true });
   state.notes.clear();
   listen();

@@ -35,7 +35,7 @@ function setUpDrawers() {
   for (const button of document.querySelectorAll("[data-open]")) button.addEventListener("click", () => openDrawer(button.dataset.open));
   for (const button of document.querySelectorAll("[data-close]")) button.addEventListener("click", closeDrawer);
   byId("scrim").addEventListener("click", closeDrawer);
-  document.addEventListener("keydown", (event) => { if (event.key === "Escape" && open !== null) closeDrawer(); });
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape" && open !== null && !document.querySelector("dialog[open]")) closeDrawer(); });
   narrow.addEventListener("change", () => { open = null; show(); });
   show();
 }

@@ -8,6 +8,7 @@ import { exact, timeNode } from "./time.js";
 
 const EYE = "M1.2 6S3 2.8 6 2.8 10.8 6 10.8 6 9 9.2 6 9.2 1.2 6 1.2 6zM6 7.2a1.2 1.2 0 100-2.4 1.2 1.2 0 000 2.4z";
 const NEAR = 90;
+let atEnd = true;
 
 export const IDEAS = [
   ["hello", "A greeting, with the number of this message"],
@@ -68,7 +69,7 @@ function outgoingNode(entry, state, actions) {
 
 function agentOf(state) {
   const last = state.messages.findLast((message) => message.author.agent);
-  return state.live?.author ?? last?.author ?? { name: "Agent", initial: "A", agent: true };
+  return state.live?.author ?? last?.author ?? state.agent ?? { name: "Agent", initial: "A", agent: true };
 }
 
 function drawLive(state) {
@@ -108,7 +109,6 @@ function drawBlank(state, actions) {
 /** Draw the thread, staying at the end if the reader was there. */
 export function drawThread(state, actions) {
   const scroller = byId("thread");
-  const atEnd = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR;
   reconcile(byId("messages"), state.problem ? [] : state.messages, {
     key: (message) => `${state.threadId}/${message.id}`,
     version: (message) => `${message.version}|${state.viewer}|${state.notes.get(message.id)?.text ?? ""}|${state.redraw.get(message.id) ?? 0}`,
@@ -121,19 +121,25 @@ export function drawThread(state, actions) {
   });
   drawLive(state);
   drawBlank(state, actions);
-  if (atEnd || state.jump) scroller.scrollTop = scroller.scrollHeight;
+  atEnd ||= state.jump;
+  if (atEnd) scroller.scrollTop = scroller.scrollHeight;
   state.jump = false;
   watchEnd();
 }
 
 function watchEnd() {
   const scroller = byId("thread");
-  byId("latest").hidden = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR * 2;
+  const left = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
+  atEnd = left < NEAR;
+  byId("latest").hidden = left < NEAR * 2;
 }
 
 export function setUpThread() {
   const scroller = byId("thread");
   scroller.addEventListener("scroll", watchEnd, { passive: true });
   byId("latest").addEventListener("click", () => { scroller.scrollTop = scroller.scrollHeight; byId("say").focus(); });
-  new ResizeObserver(watchEnd).observe(scroller);
+  new ResizeObserver(() => {
+    if (atEnd) scroller.scrollTop = scroller.scrollHeight; // the composer grew, a banner came
+    watchEnd();
+  }).observe(scroller);
 }

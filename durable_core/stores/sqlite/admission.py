@@ -130,6 +130,6 @@ def _nothing_to_cancel(tx: Tx, run_id: str, turn_id: str | None) -> int | None:
     if row is None:
         return tx.now
     phase, current, last_at, unconsumed = row
-    idle = phase == Phase.IDLE and not unconsumed
+    idle = phase == Phase.IDLE and current is None and not unconsumed
     other = turn_id is not None and turn_id != current
     return max(last_at, tx.now) if idle or other else None

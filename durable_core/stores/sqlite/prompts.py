@@ -75,10 +75,10 @@ class _Asked(NamedTuple):
 
     def refusal(self) -> str | None:
         """Say why nobody may settle it any more; a settled one is not refused."""
-        if self.ended:
-            return "ended"
         if self.prompt.outcome is not None:
             return None
+        if self.ended:
+            return "ended"
         if self.prompt.expires_at is not None and self.prompt.expires_at <= self.at:
             return "expired"
         return "cancelled" if self.cancelled else None

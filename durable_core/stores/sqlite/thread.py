@@ -77,6 +77,7 @@ class SqlThread:
         self._flush()
         self._queue.put(None)
         await asyncio.shield(gone)
+        self._thread.join()  # it has nothing left to do but to return
 
     async def run(self, work: Callable[[Tx], T], *, label: str | None = None, plain: bool = False) -> T:
         """Run an operation and return its result. A caller that is cancelled doesn't stop it: its result is dropped.

@@ -81,7 +81,6 @@ class FakePort:
         text: str,
         *,
         card: JsonObject | None = None,
-        at: int = 0,
         private_to: str | None = None,
     ) -> JsonObject:
         """Append a message."""
@@ -92,7 +91,7 @@ class FakePort:
             "author": who,
             "text": text,
             "card": card,
-            "at": at or self.now,
+            "at": self.now,
             "edited_at": None,
             "private": private_to is not None,
             "version": 1,

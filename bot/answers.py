@@ -1,0 +1,206 @@
+"""Answers to prompts: what a person chose, admitted; who may, decided.
+
+What lives here: building an answer, waiting for its fate, evaluating a policy. What does not: settling (durable_core), cards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from pydantic import JsonValue
+
+from bot.access import AccessPolicy, Action, Deny, members_only
+from bot.access import decide as decide_access
+from bot.cards import prompt_body, settled_words
+from bot.errors import BadArguments
+from bot.principal import Principal
+from bot.session.ready import ReadyAgent
+from channels.events import Place
+from durable_core import codec
+from durable_core.crypto import KeyRing
+from durable_core.errors import NotFound
+from durable_core.ids import new_id
+from durable_core.model import (
+    AnswerPolicy,
+    AnswerReceipt,
+    AnswerStatus,
+    EventDraft,
+    Interaction,
+    Prompt,
+    PromptAnswer,
+    PromptOutcome,
+    Verdict,
+)
+from durable_core.store import Store
+
+log = logging.getLogger("moorings.answers")
+
+POLICY_SECONDS: Final = 10.0
+"""How long an author's access or approval function may take."""
+WAIT_SECONDS: Final = 2.0
+"""How long a caller waits for an answer that a worker has to decide."""
+
+REASONS: Final[dict[str, str]] = {
+    "not_yours": "Only the person who asked may answer this.",
+    "not_allowed": "You may not answer this.",
+    "expired": "This request has expired. Nothing was done with your answer.",
+    "cancelled": "This request was cancelled. Nothing was done with your answer.",
+    "ended": "This conversation has ended. Nothing was done with your answer.",
+    "unknown_option": "That is not one of the options of this request.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """Admits answers and evaluates who may give them."""
+
+    store: Store
+    keys: KeyRing
+    agents: Mapping[str, ReadyAgent]
+    access: AccessPolicy = members_only
+
+    async def admit(
+        self,
+        prompt_id: str,
+        option_id: str,
+        *,
+        principal: Principal,
+        place: Place,
+        source: str,
+        key: str,
+        via: str,
+        run_id: str | None = None,
+        note: str = "",
+    ) -> AnswerReceipt:
+        """Accept somebody's choice; settled at once when who may answer is data, else decided by a worker.
+
+        Raises: NotFound (no such prompt), Conflict.
+        """
+        prompt = await self.store.prompt(prompt_id)
+        if run_id is not None and prompt.run_id != run_id:
+            raise NotFound("prompt", prompt_id)
+        body = prompt_body(prompt)
+        submission_id = new_id("sub")
+        option = next((option for option in body["options"] if option["id"] == option_id), None)
+        if option is None:
+            return _refused(submission_id, prompt, "unknown_option")
+        if self.access is members_only and isinstance(denied := members_only(principal, place, Action.CLICK), Deny):
+            return _refused(submission_id, prompt, denied.text)
+        outcome = PromptOutcome(option["outcome"])
+        who: dict[str, JsonValue] = {"principal": principal.to_json(), "place": _place_json(place)}
+        answer = PromptAnswer(
+            source=source,
+            key=key,
+            digest=self.keys.digest(codec.encode({"prompt": prompt_id, "option": option_id, "note": note})),
+            submission_id=submission_id,
+            prompt_id=prompt_id,
+            run_id=run_id,
+            option_id=option_id,
+            outcome=outcome,
+            note=codec.encode({"text": note}) if note else None,
+            principal=principal.id,
+            name=principal.name,
+            via=via,
+            body=codec.encode(who),
+            events=settled_events(prompt, principal, outcome) if prompt.policy is AnswerPolicy.REQUESTER else (),
+        )
+        return await self.store.answer(answer)
+
+    async def result(self, receipt: AnswerReceipt, *, seconds: float = WAIT_SECONDS) -> AnswerReceipt:
+        """Wait a little for a pending answer to be decided."""
+        if receipt.status is not AnswerStatus.PENDING:
+            return receipt
+        changed = asyncio.Event()
+        unwatch = self.store.watch(lambda _: changed.set())
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    changed.clear()
+                    decided = await self.store.interaction_result(receipt.submission_id)
+                    if decided is not None:
+                        return decided
+                    await changed.wait()
+        except TimeoutError:
+            return receipt
+        finally:
+            unwatch()
+
+    async def evaluate(self, interaction: Interaction) -> None:
+        """Decide whether somebody may answer, outside of any transaction, then settle or refuse."""
+        answer = interaction.answer
+        who = cast("dict[str, Any]", codec.decode(answer.body))
+        principal = Principal.from_json(who["principal"])
+        try:
+            async with asyncio.timeout(POLICY_SECONDS):
+                reason = await self._refusal(interaction, principal, _place(who["place"]))
+        except Exception:
+            log.exception("who may answer %s could not be decided; refused", answer.prompt_id)
+            reason = "not_allowed"
+        events = () if reason is not None else settled_events(interaction.prompt, principal, answer.outcome)
+        await self.store.decide(
+            Verdict(
+                interaction_id=interaction.interaction_id,
+                epoch=interaction.epoch,
+                allowed=reason is None,
+                reason=reason,
+                events=events,
+            )
+        )
+
+    async def _refusal(self, interaction: Interaction, principal: Principal, place: Place) -> str | None:
+        decision = await decide_access(self.access, principal, place, Action.CLICK)
+        if isinstance(decision, Deny):
+            return decision.text
+        body = prompt_body(interaction.prompt)
+        requester = Principal.from_json(body["requester"])
+        agent = self.agents.get(interaction.run_name)
+        tool = agent.tools.get(body["action"]["tool"]) if agent is not None else None
+        approval = tool.approval if tool is not None and interaction.prompt.kind == "approval" else None
+        if tool is None or approval is None:
+            mine = principal.id == requester.id and not principal.anonymous
+            return None if mine else "not_yours"
+        try:
+            call = tool.call(body["action"]["input"], body["action"]["call_id"], requester=requester)
+        except BadArguments:
+            return "The tool has changed since this was asked. Ask again."
+        return None if await asyncio.to_thread(approval.may_answer, call, principal) else "not_allowed"
+
+
+def settled_events(prompt: Prompt, principal: Principal, outcome: PromptOutcome) -> tuple[EventDraft, ...]:
+    """The events that tell readers who settled a prompt and how."""
+    here: dict[str, JsonValue] = {"request_id": prompt.prompt_id, "kind": prompt.kind}
+    resolution: dict[str, JsonValue] = {**here, "outcome": outcome.value, "by": {"id": principal.id, "name": principal.name}}
+    return (
+        EventDraft(
+            type="approval.settled",
+            body=codec.encode({**here, "responder": principal.id, "outcome": outcome.value}),
+        ),
+        EventDraft(type="input.resolved", body=codec.encode({"resolutions": [resolution]})),
+    )
+
+
+def explain(receipt: AnswerReceipt) -> str | None:
+    """Say in words, for the person alone, what became of an answer that settled nothing."""
+    if receipt.status is AnswerStatus.SETTLED:
+        return None
+    if receipt.status is AnswerStatus.ALREADY_SETTLED and receipt.prompt is not None:
+        return f"This was settled before: {settled_words(receipt.prompt, prompt_body(receipt.prompt))}."
+    return REASONS.get(receipt.reason or "", receipt.reason or None)
+
+
+def _refused(submission_id: str, prompt: Prompt, reason: str) -> AnswerReceipt:
+    return AnswerReceipt(
+        status=AnswerStatus.REFUSED, submission_id=submission_id, run_id=prompt.run_id, reason=reason, prompt=prompt
+    )
+
+
+def _place_json(place: Place) -> dict[str, JsonValue]:
+    return {"kind": place.kind, "shared_outside": place.shared_outside, "title": place.title}
+
+
+def _place(stored: dict[str, Any]) -> Place:
+    return Place(stored["kind"], stored["shared_outside"], title=stored["title"])

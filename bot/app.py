@@ -1,0 +1,88 @@
+"""The app: agents, channels and what they need, put together in one explicit object.
+
+What lives here: the value an author writes and its start-up checks. What does not: running it (runtime.py).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from bot.access import AccessPolicy, members_only
+from bot.agent import Agent
+from bot.errors import BadApp
+from bot.settings import Settings
+from bot.turn.state import Limits
+from channels.contract import Channel
+
+OpenDeps: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]] | Callable[[Settings], AbstractAsyncContextManager[Any]]
+
+
+class Bot:
+    """Agents on channels.
+
+    With several agents `routes` names the one that answers on each channel. `deps` is a function that returns an async context
+    manager (with the settings, if it takes an argument); it is opened once per worker and handed to every tool as `ctx.deps`.
+    `lifetime` ends a session that long after it began, once its turn has settled; None never does.
+    """
+
+    def __init__(
+        self,
+        *,
+        agents: Sequence[Agent],
+        channels: Sequence[Channel] = (),
+        routes: Mapping[str, str] | None = None,
+        deps: OpenDeps | None = None,
+        access: AccessPolicy = members_only,
+        limits: Limits | None = None,
+        lifetime: timedelta | None = timedelta(days=30),
+    ) -> None:
+        self.agents = tuple(agents)
+        self.channels = tuple(channels)
+        self.routes = dict(routes or {})
+        self.deps = deps
+        self.access = access
+        self.limits = limits or Limits()
+        self.lifetime = lifetime
+
+    @property
+    def lifetime_ms(self) -> int | None:
+        """The lifetime of a session in milliseconds."""
+        return None if self.lifetime is None else int(self.lifetime.total_seconds() * 1000)
+
+    def check(self, more: Sequence[Channel] = ()) -> None:
+        """Look for everything that keeps this app from starting. Raises: BadApp, with all of it."""
+        problems: list[str] = []
+        if not self.agents:
+            problems.append("the bot has no agent: Bot(agents=[…])")
+        for agent in self.agents:
+            problems += agent.problems()
+        names = Counter(agent.name for agent in self.agents)
+        problems += [f"{count} agents are named {name!r}" for name, count in names.items() if count > 1]
+        channels = [channel.name for channel in (*self.channels, *more)]
+        problems += [f"{count} channels are named {name!r}" for name, count in Counter(channels).items() if count > 1]
+        for channel in dict.fromkeys(channels):
+            agent_name = self.routes.get(channel)
+            if agent_name is None and len(names) > 1:
+                problems.append(f"channel {channel!r} has several agents to choose from: routes={{{channel!r}: …}}")
+            elif agent_name is not None and agent_name not in names:
+                problems.append(f"routes[{channel!r}] names {agent_name!r}, which is no agent")
+        if self.lifetime is not None and self.lifetime <= timedelta(0):
+            problems.append("lifetime= must be in the future, or None")
+        if problems:
+            raise BadApp(tuple(problems))
+
+    def agent_of(self, channel: str) -> str:
+        """Name the agent that answers on a channel."""
+        return self.routes.get(channel) or self.agents[0].name
+
+    def open_deps(self, settings: Settings) -> AbstractAsyncContextManager[Any]:
+        """Begin what the tools share."""
+        if self.deps is None:
+            return nullcontext()
+        takes = inspect.signature(self.deps).parameters
+        return self.deps(settings) if takes else self.deps()  # type: ignore[call-arg]

@@ -1,0 +1,123 @@
+"""Sending what is owed: a lane's items in order, each rendered when it is sent and named once by its delivery id.
+
+What lives here: rendering and the fate of a send. What does not: lanes and their rows (durable_core), platforms (channels/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, cast
+from urllib.parse import quote, unquote
+
+from bot.cards import card
+from channels.contract import Channel, Findable
+from channels.errors import ChannelError, DeliveryFailed, RateLimited
+from channels.events import Author
+from channels.outbound import Delivery, MessageRef, Outbound
+from durable_core import codec
+from durable_core.failpoints import hit
+from durable_core.model import Buried, Lane, OutboxItem, Postponed, Sent
+from durable_core.retry import RetryPolicy
+from durable_core.store import Store
+
+log = logging.getLogger("moorings.egress")
+
+SEND_SECONDS = 12.0
+"""One attempt; well under a third of a lane's lease."""
+
+
+def principal_id(channel: str, author: Author) -> str:
+    """Name a person over all channels: channel, tenancy, and the platform's id, each unambiguous."""
+    parts = [channel, author.tenancy, author.id] if author.tenancy else [channel, author.id]
+    return ":".join(quote(part, safe="@.+-_") for part in parts) if author.id else ""
+
+
+def author_id(principal: str) -> str:
+    """The platform's id of a principal, for what only they may see."""
+    return unquote(principal.rpartition(":")[2])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Egress:
+    """Sends lanes through the app's channels."""
+
+    store: Store
+    channels: Mapping[str, Channel]
+    owner: str
+    retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=20, first=timedelta(seconds=1), cap=timedelta(minutes=10)))
+
+    async def send(self, lane: Lane) -> None:
+        """Send a lane's items in order, until one has to wait or the lane is empty."""
+        channel = self.channels.get(lane.channel)
+        for place, item in enumerate(lane.items):
+            last = place == len(lane.items) - 1
+            if channel is None:
+                await self._bury(lane, item, "no_such_channel", release=last)
+            elif not await self._one(channel, lane, item, release=last):
+                return
+
+    async def _one(self, channel: Channel, lane: Lane, item: OutboxItem, *, release: bool) -> bool:
+        """Send one item; False when the lane was given back."""
+        try:
+            message = await self._render(item)
+            hit("send.before")
+            async with asyncio.timeout(SEND_SECONDS):
+                ref = await self._deliver(channel, lane, item, message)
+        except RateLimited as error:
+            return await self._postpone(lane, item, f"rate limited: {error}", retry_after=error.retry_after)
+        except DeliveryFailed as error:
+            if error.permanent:
+                log.warning("delivery %s can't be sent: %s", item.delivery_id, error)
+                return await self._bury(lane, item, error.code, release=release)
+            return await self._postpone(lane, item, str(error))
+        except (ChannelError, TimeoutError, OSError) as error:
+            return await self._postpone(lane, item, f"{type(error).__name__}: {error}")
+        except Exception as error:
+            log.exception("channel %s failed to send %s", lane.channel, item.delivery_id)
+            return await self._postpone(lane, item, f"{type(error).__name__}: {error}")
+        hit("send.after")
+        await self.store.finish(lane, self.owner, Sent(delivery_id=item.delivery_id, ref=ref.id, release=release))
+        hit("send.after_record")
+        return not release
+
+    async def _deliver(self, channel: Channel, lane: Lane, item: OutboxItem, message: Outbound) -> MessageRef:
+        delivery = Delivery(item.delivery_id, item.attempts + 1, address=lane.address, message=message)
+        if item.edit_ref is not None:
+            return await channel.edit(MessageRef(lane.channel, lane.address, id=item.edit_ref), delivery)
+        if item.attempts and isinstance(channel, Findable):
+            found = await channel.find(lane.address, item.delivery_id)
+            if found is not None:
+                return found
+        return await channel.send(delivery)
+
+    async def _postpone(self, lane: Lane, item: OutboxItem, error: str, *, retry_after: float | None = None) -> bool:
+        if self.retry.exhausted(item.attempts + 1):
+            return await self._bury(lane, item, f"gave up: {error}", release=True)
+        until = await self.store.now() + self.retry.delay_ms(item.attempts + 1, retry_after=retry_after)
+        await self.store.finish(lane, self.owner, Postponed(delivery_id=item.delivery_id, until=until, error=error[:500]))
+        return False
+
+    async def _bury(self, lane: Lane, item: OutboxItem, error: str, *, release: bool) -> bool:
+        await self.store.finish(lane, self.owner, Buried(delivery_id=item.delivery_id, error=error[:500], release=release))
+        return not release
+
+    async def _render(self, item: OutboxItem) -> Outbound:
+        body = cast("dict[str, Any]", codec.decode(item.body))
+        match body.get("kind"):
+            case "card" if item.prompt_id is not None:
+                prompt = await self.store.prompt(item.prompt_id)
+                return Outbound("", card(prompt, result=str(body.get("result", ""))))
+            case "reply":
+                return Outbound(await self._reply(item, int(body["step"])))
+            case _:
+                private = body.get("private_to")
+                return Outbound(str(body.get("text", "")), notice=True, private_to=author_id(private) if private else None)
+
+    async def _reply(self, item: OutboxItem, step: int) -> str:
+        content = await self.store.content(item.run_id, [f"step:{step}"])
+        output = cast("dict[str, Any]", codec.decode(content[f"step:{step}"]))
+        return str(output["items"][0]["text"])

@@ -1,0 +1,157 @@
+"""What channels hear: verified, parsed, admitted in one transaction, then acknowledged. Nothing slow before the answer.
+
+What lives here: webhook in, receipt out. What does not: turns, who may speak (decided after admission), platforms.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bot.answers import Answers, explain
+from bot.cards import read_button
+from bot.egress import principal_id
+from bot.principal import Principal
+from bot.turn.state import MessageBody, TurnPolicy, body_to_json
+from channels.contract import Channel
+from channels.errors import ChannelError
+from channels.events import Author, Click, Event, Ignored, Message
+from channels.http import WebhookRequest, WebhookResponse
+from durable_core import codec
+from durable_core.crypto import KeyRing
+from durable_core.errors import Conflict, NotFound, TooLarge, Unstorable
+from durable_core.ids import new_id
+from durable_core.model import Admission, AnswerReceipt, CommandKind, NewRun, Receipt, ToAddress
+from durable_core.store import Store
+
+log = logging.getLogger("moorings.ingress")
+
+
+@dataclass(frozen=True, slots=True)
+class ClickResult:
+    """What became of a click, for the person who clicked."""
+
+    status: str
+    reason: str | None = None
+    receipt: AnswerReceipt | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What one request led to; ``response`` goes back to the platform once all is committed."""
+
+    response: WebhookResponse
+    receipts: tuple[Receipt, ...] = ()
+    clicks: tuple[ClickResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingress:
+    """Takes requests of the app's channels."""
+
+    store: Store
+    keys: KeyRing
+    channels: Mapping[str, Channel]
+    agent_of: Mapping[str, str]
+    """Which agent answers on which channel."""
+    answers: Answers
+    deployment: str
+    lifetime_ms: int | None
+    counts: Counter[str] = field(default_factory=Counter)
+    """Requests and events by what became of them."""
+
+    async def receive(self, name: str, request: WebhookRequest) -> Taken:
+        """Verify, parse, admit; the response may be sent once this returns. Raises: Unavailable."""
+        channel = self.channels.get(name)
+        if channel is None:
+            return Taken(response=WebhookResponse(404, b"no such channel"))
+        try:
+            parsed = channel.parse(await channel.verify(request))
+        except ChannelError as error:
+            self.counts[type(error).__name__] += 1
+            log.info("%s: refused a request: %s", name, error)
+            return Taken(response=WebhookResponse(error.status, error.public.encode()))
+        receipts: list[Receipt] = []
+        clicks: list[ClickResult] = []
+        for event in parsed.events:
+            await self._event(name, event, receipts, clicks)
+        return Taken(response=parsed.response or WebhookResponse(), receipts=tuple(receipts), clicks=tuple(clicks))
+
+    async def _event(self, channel: str, event: Event, receipts: list[Receipt], clicks: list[ClickResult]) -> None:
+        try:
+            match event:
+                case Message():
+                    if event.mention and event.text.strip():
+                        receipts.append(await self._message(channel, event))
+                        self.counts["message"] += 1
+                    else:
+                        self.counts["not_routed"] += 1
+                case Click():
+                    clicks.append(await self._click(channel, event))
+                    self.counts["click"] += 1
+                case Ignored(reason=reason):
+                    self.counts["not_routed"] += 1
+                    log.debug("%s: left aside: %s", channel, reason)
+        except (TooLarge, Unstorable) as error:
+            # for good, so the platform must not send it again; the person is told where the channel can
+            self.counts["unstorable"] += 1
+            log.warning("%s: an event can't be stored: %s", channel, error)
+
+    async def _message(self, channel: str, message: Message) -> Receipt:
+        body = MessageBody(
+            text=message.text,
+            author=principal(channel, message.author),
+            place=message.place,
+            channel=channel,
+            address=message.address,
+            turn_policy=TurnPolicy.STEER,
+        )
+        encoded = codec.encode(body_to_json(body))
+        new = NewRun(
+            run_id=new_id("ses"),
+            name=self.agent_of[channel],
+            creator=body.author.id,
+            header=codec.encode({"channel": channel}),
+            deployment=self.deployment,
+            lifetime_ms=self.lifetime_ms,
+        )
+        return await self.store.admit(
+            Admission(
+                source=channel,
+                key=message.key,
+                digest=self.keys.digest(encoded),
+                on_conflict="merge",
+                submission_id=new_id("sub"),
+                target=ToAddress(channel=channel, address=message.address, new=new),
+                kind=CommandKind.MESSAGE,
+                body=encoded,
+                principal=body.author.id,
+            )
+        )
+
+    async def _click(self, channel: str, click: Click) -> ClickResult:
+        named = read_button(click.value)
+        if named is None:
+            return ClickResult("refused", "This button is not known here.")
+        try:
+            receipt = await self.answers.admit(
+                named[0],
+                named[1],
+                principal=principal(channel, click.author),
+                place=click.place,
+                source=channel,
+                key=click.key,
+                via="button",
+            )
+        except NotFound:
+            return ClickResult("refused", "This request is no longer known. Ask again.")
+        except Conflict:
+            return ClickResult("refused", "This click was already used for something else.")
+        return ClickResult(receipt.status.value, explain(receipt), receipt)
+
+
+def principal(channel: str, author: Author) -> Principal:
+    """The identity of a platform's author over all channels."""
+    return Principal(principal_id(channel, author), author.name, author.standing, author.roles, channel)

@@ -1,0 +1,215 @@
+"""A bot with its store open: what one process runs.
+
+What lives here: putting the parts together, start and drain. What does not: listening (bot/server/), commands (bot/cli.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from bot.answers import Answers
+from bot.app import Bot
+from bot.console.board import Board
+from bot.egress import Egress
+from bot.errors import NotReady
+from bot.ingress import Ingress, Taken
+from bot.session.live import WarmHistories
+from bot.session.ready import ReadyAgent, ready
+from bot.session.runner import SessionRunner
+from bot.sessions import Sessions
+from bot.settings import Settings
+from channels.console import Console, ConsolePlatform
+from channels.contract import Channel
+from channels.http import WebhookRequest, WebhookResponse
+from durable_core.clock import Clock, DatabaseClock
+from durable_core.crypto import KeyRing
+from durable_core.errors import NotFound
+from durable_core.model import Interaction, Lane
+from durable_core.store import Store
+from durable_core.stores import open_store
+from durable_core.streams import Streams
+from durable_core.worker import Held, Worker, WorkerOptions
+
+log = logging.getLogger("moorings.runtime")
+
+CONSOLE_FILE = "console.db"
+
+
+class Role(StrEnum):
+    """What a process does: everything, only what listens, or only what works."""
+
+    ALL = "all"
+    WEB = "web"
+    WORKER = "worker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duties:
+    """What a worker does with what it takes."""
+
+    runner: SessionRunner
+    egress: Egress
+    answers: Answers
+
+    async def advance(self, held: Held) -> None:
+        """Advance a session."""
+        await self.runner.advance(held)
+
+    async def send(self, lane: Lane) -> None:
+        """Send what an address is owed."""
+        await self.egress.send(lane)
+
+    async def evaluate(self, interaction: Interaction) -> None:
+        """Decide who may answer."""
+        await self.answers.evaluate(interaction)
+
+
+@dataclass(slots=True, kw_only=True)
+class Runtime:
+    """One process's running app. `start` begins, `drain` stops taking work, `close` ends."""
+
+    bot: Bot
+    settings: Settings
+    role: Role
+    store: Store
+    streams: Streams
+    sessions: Sessions
+    answers: Answers
+    taker: Ingress
+    agents: dict[str, ReadyAgent]
+    channels: dict[str, Channel]
+    platform: ConsolePlatform | None
+    console: Board | None
+    options: WorkerOptions = field(default_factory=WorkerOptions)
+    worker: Worker | None = None
+    _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+    _taking: bool = False
+
+    async def start(self) -> None:
+        """Begin to work, and take what the console's platform could not hand over before."""
+        self.streams.start()
+        if self.role is not Role.WEB:
+            await self._start_worker()
+        self._taking = True
+        if self.console is not None:
+            await self.console.start()
+
+    async def _start_worker(self) -> None:
+        deps = await self._stack.enter_async_context(self.bot.open_deps(self.settings))
+        owner = self.store.incarnation
+        runner = SessionRunner(
+            store=self.store,
+            agents=self.agents,
+            deps=deps,
+            warm=WarmHistories(self.store),
+            access=self.bot.access,
+            limits=self.bot.limits,
+        )
+        duties = Duties(
+            runner=runner, egress=Egress(store=self.store, channels=self.channels, owner=owner), answers=self.answers
+        )
+        self.worker = Worker(self.store, duties, owner=owner, deployment=self.settings.deployment, options=self.options)
+        await self.worker.start()
+
+    def ready(self) -> bool:
+        """Tell whether new work would be taken."""
+        return self._taking
+
+    async def ingress(self, channel: str, request: WebhookRequest) -> WebhookResponse:
+        """Verify, parse and admit what a channel's platform sends. Raises: NotFound."""
+        return (await self.take(channel, request)).response
+
+    async def take(self, channel: str, request: WebhookRequest) -> Taken:
+        """As `ingress`, with what it led to."""
+        if channel not in self.channels:
+            raise NotFound("channel", channel)
+        return await self.taker.receive(channel, request)
+
+    async def drain(self, seconds: float = 30.0) -> None:
+        """Stop taking work; finish what runs, or give it back."""
+        self._taking = False
+        if self.console is not None:
+            await self.console.stop()
+        if self.worker is not None:
+            await self.worker.drain(seconds)
+            self.worker = None
+
+    async def close(self) -> None:
+        """End; what is still running is given back at once."""
+        await self.drain(0)
+        self.streams.stop()
+        await self._stack.aclose()
+        await self.store.close()
+        if self.platform is not None:
+            await self.platform.close()
+
+
+async def open_runtime(
+    bot: Bot,
+    settings: Settings,
+    *,
+    role: Role | str = Role.ALL,
+    console: bool = False,
+    clock: Clock | None = None,
+    options: WorkerOptions | None = None,
+) -> Runtime:
+    """Open the store and put the parts together; nothing runs or listens yet.
+
+    Raises: BadApp, NotReady (no encryption keys), BadKeyRing, SchemaOutdated, Unavailable.
+    """
+    if settings.encryption_keys is None:
+        raise NotReady("MOORINGS_ENCRYPTION_KEYS is not set; `moorings keys new` prints a key.")
+    keys = KeyRing.parse(settings.encryption_keys)
+    platform = ConsolePlatform(settings.data / CONSOLE_FILE) if console else None
+    channels: list[Channel] = [*bot.channels, *([Console(platform)] if platform is not None else [])]
+    bot.check(channels[len(bot.channels) :])
+    agents = {agent.name: ready(agent, model=_model(settings, agent.model)) for agent in bot.agents}
+    store = open_store(settings.database_url, keys=keys, clock=clock or DatabaseClock())
+    await store.open()
+    streams = Streams(store)
+    answers = Answers(store=store, keys=keys, agents=agents, access=bot.access)
+    taker = Ingress(
+        store=store,
+        keys=keys,
+        channels={channel.name: channel for channel in channels},
+        agent_of={channel.name: bot.agent_of(channel.name) for channel in channels},
+        answers=answers,
+        deployment=settings.deployment,
+        lifetime_ms=bot.lifetime_ms,
+    )
+    sessions = Sessions(
+        store=store,
+        streams=streams,
+        answers=answers,
+        keys=keys,
+        agents=[agent.name for agent in bot.agents],
+        deployment=settings.deployment,
+        lifetime_ms=bot.lifetime_ms,
+    )
+    board = None
+    if platform is not None:
+        agent = bot.agent_of("console").capitalize()
+        board = Board(platform=platform, store=store, streams=streams, taker=taker, answers=answers, agent=agent)
+    return Runtime(
+        bot=bot,
+        settings=settings,
+        role=Role(role),
+        store=store,
+        streams=streams,
+        sessions=sessions,
+        answers=answers,
+        taker=taker,
+        agents=agents,
+        channels={channel.name: channel for channel in channels},
+        platform=platform,
+        console=board,
+        options=options or WorkerOptions(),
+    )
+
+
+def _model(settings: Settings, model: object) -> str | None:
+    """MOORINGS_MODEL takes the place of the scripted model; an author's own choice stays."""
+    return settings.model if model == "scripted" else None

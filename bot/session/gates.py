@@ -1,0 +1,184 @@
+"""The gates before a tool's body: arguments, the author's policy, content that nobody vouches for.
+
+What lives here: whether a call may run now, and the prompt it waits for otherwise. What does not: running it (calls.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TypeAlias
+
+from pydantic import JsonValue
+
+from bot.access import AccessPolicy, members_only
+from bot.approvals import Approval, Policy, ToolCall
+from bot.display import reveal, show
+from bot.errors import BadArguments
+from bot.history import Call, Item, ResultItem, ResultStatus, Trust, UserItem
+from bot.tools import Tool
+from bot.turn.change import NewPrompt
+from bot.turn.state import Purpose, Turn
+from durable_core.ids import new_id, request_id
+from durable_core.model import AnswerPolicy
+
+RERUN_EXPIRES = timedelta(days=3)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The call may run now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The call can't run; the model is told why."""
+
+    result: ResultItem
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The call waits for a person."""
+
+    prompt: NewPrompt
+
+
+Gate: TypeAlias = Run | Refused | Ask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gates:
+    """The gates of one agent's tools."""
+
+    tools: Mapping[str, Tool]
+    access: AccessPolicy = members_only
+
+    def check(self, call: Call, turn: Turn, history: Sequence[Item], now: int) -> Gate:
+        """Say whether a call that the model asked for may run."""
+        tool = self.tools.get(call.tool)
+        if tool is None:
+            known = ", ".join(sorted(self.tools)) or "none"
+            return _refused(call, f"There is no tool {call.tool!r}. The tools are: {known}.")
+        try:
+            tool_call = tool.call(call.raw if call.raw is not None else call.arguments, call.call_id, requester=turn.requester)
+        except BadArguments as error:
+            return _refused(call, str(error))
+        untrusted = tool.asks_after_untrusted and any(item.trust is Trust.UNTRUSTED for item in history)
+        if not tool.gated(tool_call) and not untrusted:
+            return Run()
+        return Ask(self._approval(tool, tool_call, call, turn, evidence(history), now))
+
+    def _approval(
+        self, tool: Tool, tool_call: ToolCall, call: Call, turn: Turn, read: tuple[str, ...], now: int
+    ) -> NewPrompt:
+        approval = tool.approval or Approval()
+        who = approval.by_text or ("Somebody with the right to" if approval.by is not None else turn.requester.name)
+        return _prompt(
+            call,
+            turn,
+            purpose=Purpose.APPROVAL,
+            question=approval.question(tool_call),
+            detail=f"{who} may answer. It runs once, as {turn.requester.name}.",
+            fields=_fields(tool_call.arguments),
+            evidence=read,
+            options=(("approve", "Approve", "primary", "approved"), ("deny", "Deny", "plain", "denied")),
+            policy=AnswerPolicy.FUNCTION if self._takes_code(approval) else AnswerPolicy.REQUESTER,
+            expires_at=now + _ms(approval.expires),
+        )
+
+    def rerun(self, tool: Tool, call: Call, turn: Turn, now: int) -> NewPrompt:
+        """Ask whether a call that was cut off while it ran may run again."""
+        return _prompt(
+            call,
+            turn,
+            purpose=Purpose.RERUN,
+            question=f"{tool.name} was cut off while it ran. Run it again?",
+            detail=f"It may have taken effect already. {turn.requester.name} may answer. It runs as {turn.requester.name}.",
+            fields=_fields(call.arguments),
+            evidence=(),
+            options=(("rerun", "Run again", "danger", "approved"), ("skip", "Don't run again", "plain", "denied")),
+            policy=AnswerPolicy.FUNCTION if self.access is not members_only else AnswerPolicy.REQUESTER,
+            expires_at=now + _ms(RERUN_EXPIRES),
+        )
+
+    def _takes_code(self, approval: Approval) -> bool:
+        """Whether who may answer needs an author's function, so that a worker has to decide."""
+        return approval.policy is Policy.FUNCTION or self.access is not members_only
+
+
+def evidence(history: Sequence[Item]) -> tuple[str, ...]:
+    """List what was read since the request, and everything that nobody vouches for."""
+    lines: list[str] = []
+    since: list[Item] = []
+    for item in reversed(history):
+        if isinstance(item, UserItem):
+            break
+        since.append(item)
+    for item in reversed(since):
+        if isinstance(item, ResultItem) and item.status is ResultStatus.COMPLETED:
+            lines.append(f"Read since the request: {item.tool} ({reveal(item.origin)})")
+    lines += [f"From outside, not vouched for: {reveal(item.origin)}" for item in history if item.trust is Trust.UNTRUSTED]
+    return tuple(dict.fromkeys(lines))
+
+
+def _prompt(
+    call: Call,
+    turn: Turn,
+    *,
+    purpose: Purpose,
+    question: str,
+    detail: str,
+    fields: tuple[tuple[str, str], ...],
+    evidence: tuple[str, ...],
+    options: tuple[tuple[str, str, str, str], ...],
+    policy: AnswerPolicy,
+    expires_at: int,
+) -> NewPrompt:
+    prompt_id = request_id()
+    choices: list[JsonValue] = [
+        {"id": id_, "label": label, "style": style, "outcome": outcome} for id_, label, style, outcome in options
+    ]
+    rows: list[JsonValue] = [["Tool", call.tool], *([name, text] for name, text in fields)]
+    action: dict[str, JsonValue] = {"call_id": call.call_id, "tool": call.tool, "input": call.arguments}
+    body: dict[str, JsonValue] = {
+        "request_id": prompt_id,
+        "kind": purpose.value,
+        "text": question,
+        "detail": detail,
+        "action": action,
+        "fields": rows,
+        "evidence": list(evidence),
+        "options": choices,
+        "allow_freeform": False,
+        "requester": turn.requester.to_json(),
+        "expires_at": expires_at,
+    }
+    return NewPrompt(
+        prompt_id=prompt_id,
+        delivery_id=new_id("dlv") if turn.address is not None else None,
+        call=replace(call, raw=None),
+        purpose=purpose,
+        body=body,
+        policy=policy,
+        expires_at=expires_at,
+    )
+
+
+def _fields(arguments: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """Every argument in full; what can't be seen is made visible."""
+    return tuple((reveal(name), show(value)) for name, value in arguments.items())
+
+
+
+
+def _refused(call: Call, reason: str) -> Refused:
+    result = ResultItem(
+        call.call_id, call.tool, status=ResultStatus.FAILED, content=reason, origin="framework", trust=Trust.SYSTEM
+    )
+    return Refused(result)
+
+
+def _ms(duration: timedelta) -> int:
+    return int(duration.total_seconds() * 1000)

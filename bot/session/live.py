@@ -1,0 +1,197 @@
+"""A session while this worker holds it: history, state, inbox and records, as far as they are known.
+
+What lives here: loading and refreshing. What does not: deciding, doing, committing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from bot.history import Item, ResultItem, from_json
+from bot.model import ModelReply, reply_from_json
+from bot.turn.state import (
+    Cancel,
+    Consent,
+    Input,
+    Limits,
+    Message,
+    MessageBody,
+    Response,
+    State,
+    View,
+    body_from_json,
+    state_from_json,
+)
+from durable_core import codec
+from durable_core.model import MAX_CHARGED, Claim, Command, CommandKind, Prompt, PromptOutcome, Record, RecordKind
+from durable_core.store import Store
+from durable_core.worker import Held
+
+Judge = Callable[[MessageBody, bool], Awaitable[str | None]]
+"""Why a message's author may not speak here, or None; the flag says that a turn is running."""
+
+REPLY_KEY = "reply"
+
+
+def decoded(body: bytes) -> dict[str, Any]:
+    """Decode a stored object."""
+    return cast("dict[str, Any]", codec.decode(body))
+
+
+@dataclass(slots=True)
+class LiveSession:
+    """What is known of a session under one claim; changes as steps are committed."""
+
+    held: Held
+    history: list[Item]
+    state: State
+    step_no: int
+    inbox: dict[int, Input] = field(default_factory=dict)
+    seen: int = 0
+    expiries: dict[str, int | None] = field(default_factory=dict)
+    records: dict[str, Record] = field(default_factory=dict)
+    now: int = 0
+    attempt: int = 1
+    charged: int = 0
+    last_error: str | None = None
+    retry_at: int | None = None
+    announced: bool = False
+    """`step.started` of this attempt was written."""
+    worked: bool = False
+    """Something was written under this claim."""
+
+    @property
+    def run_id(self) -> str:
+        """The session's id."""
+        return self.held.claim.run_id
+
+    @property
+    def epoch(self) -> int:
+        """The claim's fence."""
+        return self.held.claim.epoch
+
+    def view(self, limits: Limits) -> View:
+        """What the next decision looks at."""
+        exhausted = (self.last_error or "every attempt failed") if self.charged >= MAX_CHARGED else None
+        return View(
+            state=self.state,
+            inbox=tuple(self.inbox[seq] for seq in sorted(self.inbox)),
+            expiries=self.expiries,
+            now=self.now,
+            exhausted=exhausted,
+            replied=REPLY_KEY in self.records,
+            deadline_at=self.held.claim.deadline_at,
+            retry_at=self.retry_at,
+            limits=limits,
+        )
+
+    # ── records of the pending step ──
+
+    def reply(self) -> ModelReply | None:
+        """The model reply that the pending step has recorded."""
+        record = self.records.get(REPLY_KEY)
+        return None if record is None else reply_from_json(decoded(record.body)["reply"])
+
+    def result(self, call_id: str) -> ResultItem | None:
+        """The result that the pending step has recorded for a call."""
+        record = self.records.get(f"result:{call_id}")
+        return None if record is None else cast("ResultItem", from_json(decoded(record.body)))
+
+    def started(self, call_id: str) -> bool:
+        """Whether the call began and has no result."""
+        return f"started:{call_id}" in self.records and f"result:{call_id}" not in self.records
+
+    # ── what comes in ──
+
+    async def take_in(self, claim: Claim, judge: Judge) -> None:
+        """Bring in what a claim or a refresh read: commands, prompts, records."""
+        self.now = claim.now
+        self.retry_at = claim.retry_at
+        self.records = {record.key: record for record in claim.records}
+        self.expiries = {prompt.prompt_id: prompt.expires_at for prompt in claim.prompts if prompt.outcome is None}
+        await self.take_commands(claim.commands, {prompt.prompt_id: prompt for prompt in claim.prompts}, judge)
+        self.seen = max(self.seen, claim.signals.inbox_seq)
+
+    async def take_commands(self, commands: Sequence[Command], prompts: dict[str, Prompt], judge: Judge) -> None:
+        """Bring in new inbox entries."""
+        busy = self.state.turn is not None
+        for command in commands:
+            self.seen = max(self.seen, command.seq)
+            if command.seq not in self.inbox:
+                entry = _input(command, prompts)
+                if isinstance(entry, Message):
+                    entry = replace(entry, denied=await judge(entry.body, busy))
+                self.inbox[command.seq] = entry
+
+
+def _input(command: Command, prompts: dict[str, Prompt]) -> Input:
+    body = decoded(command.body)
+    if command.kind is CommandKind.MESSAGE:
+        return Message(seq=command.seq, submission_id=command.submission_id, body=body_from_json(body), at=command.at)
+    if command.kind is CommandKind.CANCEL:
+        return Cancel(seq=command.seq, submission_id=command.submission_id, turn_id=body.get("turn_id"))
+    prompt = prompts.get(str(body["prompt_id"]))
+    note = decoded(prompt.note).get("text", "") if prompt is not None and prompt.note is not None else ""
+    consent = Consent(
+        principal=(prompt.settled_by if prompt else None) or command.principal,
+        name=(prompt.settled_name if prompt else None) or command.principal,
+        at=(prompt.settled_at if prompt else None) or command.at,
+        note=str(note),
+    )
+    return Response(
+        seq=command.seq,
+        submission_id=command.submission_id,
+        prompt_id=str(body["prompt_id"]),
+        outcome=PromptOutcome(body["outcome"]),
+        consent=consent,
+    )
+
+
+class WarmHistories:
+    """Folded histories of sessions this process advanced lately, so that a turn doesn't read them again.
+
+    An entry is only as good as its position: steps are never changed, so an equal `step_no` means an equal history.
+    """
+
+    def __init__(self, store: Store, *, limit: int = 256) -> None:
+        self._store = store
+        self._limit = limit
+        self._entries: OrderedDict[str, tuple[int, list[Item], State]] = OrderedDict()
+
+    async def load(self, held: Held) -> LiveSession:
+        """Fold a claimed session's history, from where it is warm."""
+        claim = held.claim
+        position, history, state = self._entries.pop(claim.run_id, (0, [], State()))
+        if position > claim.step_no:
+            position, history, state = 0, [], State()
+        if position < claim.step_no:
+            for step in await self._store.steps(claim.run_id, start=position):
+                output = decoded(step.output)
+                history.extend(from_json(item) for item in output["items"])
+                state = state_from_json(output["state"])
+                position = step.n + 1
+        return LiveSession(
+            held=held,
+            history=history,
+            state=state,
+            step_no=claim.step_no,
+            now=claim.now,
+            attempt=claim.attempt,
+            charged=claim.charged,
+            last_error=claim.last_error,
+        )
+
+    def keep(self, session: LiveSession) -> None:
+        """Remember what a released session knows."""
+        self._entries[session.run_id] = (session.step_no, session.history, session.state)
+        self._entries.move_to_end(session.run_id)
+        while len(self._entries) > self._limit:
+            self._entries.popitem(last=False)
+
+
+def is_result(record: Record) -> bool:
+    """Whether a record ends a call."""
+    return record.kind is RecordKind.RESULT

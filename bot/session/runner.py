@@ -1,0 +1,303 @@
+"""The loop of one claimed session: decide, do, commit, until nothing is left to do.
+
+What lives here: the shell of the turn engine. What does not: the decisions (bot/turn/), single calls (thinking.py, calls.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from bot.access import AccessPolicy, Action, Deny, members_only
+from bot.access import decide as decide_access
+from bot.errors import ModelFailed
+from bot.history import Call, ResultItem
+from bot.model import ModelReply, ModelRequest, reply_to_json
+from bot.session.calls import Batch, CallRunner, Reconsider
+from bot.session.commits import commit, event_draft
+from bot.session.gates import Ask, Gates, Refused
+from bot.session.live import REPLY_KEY, LiveSession, WarmHistories
+from bot.session.ready import ReadyAgent
+from bot.session.thinking import Patience, ask_model
+from bot.turn import changes
+from bot.turn.change import Begun, Change, Draft, NewPrompt
+from bot.turn.decide import Dismiss, End, Fail, Open, Refuse, Resolve, Rest, Stop, Think, decide
+from bot.turn.state import Limits, MessageBody, Turn
+from durable_core import codec
+from durable_core.errors import LeaseLost, PromptTaken
+from durable_core.failpoints import hit
+from durable_core.ids import new_id
+from durable_core.model import MAX_CHARGED, Record, RecordKind
+from durable_core.retry import RetryPolicy
+from durable_core.store import Store
+from durable_core.worker import Held
+
+log = logging.getLogger("moorings.session")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRunner:
+    """Advances sessions of an app's agents."""
+
+    store: Store
+    agents: Mapping[str, ReadyAgent]
+    deps: object
+    warm: WarmHistories
+    access: AccessPolicy = members_only
+    limits: Limits = field(default_factory=Limits)
+    patience: Patience = field(default_factory=Patience)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+
+    async def advance(self, held: Held) -> None:
+        """Advance a claimed session until it is given back."""
+        session = await self.warm.load(held)
+        try:
+            await session.take_in(held.claim, self.judge)
+            await self._loop(session)
+        except asyncio.CancelledError:
+            # a drain: the step is given back as it is, not charged; what it recorded stays
+            with contextlib.suppress(LeaseLost):
+                await asyncio.shield(
+                    self.store.release(session.run_id, session.epoch, timer_at=session.now, seen=session.seen, unused=False)
+                )
+            raise
+        self.warm.keep(session)
+
+    async def judge(self, body: MessageBody, busy: bool) -> str | None:  # noqa: FBT001 - the shape live.Judge asks for
+        """Say why somebody may not speak here, or None."""
+        decision = await decide_access(self.access, body.author, body.place, Action.STEER if busy else Action.MESSAGE)
+        return decision.text if isinstance(decision, Deny) else None
+
+    async def _loop(self, session: LiveSession) -> None:
+        while True:
+            try:
+                if await self._once(session):
+                    return
+            except (Reconsider, PromptTaken):
+                await self._refresh(session)
+
+    async def _once(self, session: LiveSession) -> bool:
+        """Do one action; True when the session was given back."""
+        action = decide(session.view(self.limits))
+        turn = session.state.turn
+        match action:
+            case Rest(timer_at=timer_at):
+                await self.store.release(
+                    session.run_id, session.epoch, timer_at=timer_at, seen=session.seen, unused=not session.worked
+                )
+                return True
+            case Open():
+                return await self._commit(session, changes.opened(session.state, action))
+            case Refuse():
+                return await self._commit(session, changes.refused(session.state, action))
+            case Dismiss():
+                return await self._commit(session, changes.dismissed(session.state, action))
+            case End(reason=reason):
+                return await self._commit(session, changes.ended(session.state, reason))
+        if turn is None:
+            raise RuntimeError(f"{type(action).__name__} without a turn")
+        match action:
+            case Think():
+                return await self._think(session, turn)
+            case Resolve():
+                return await self._resolve(session, turn, action)
+            case Stop():
+                return await self._commit(session, changes.stopped(session.state, turn, action, self._begun(session, turn)))
+            case Fail():
+                return await self._fail(session, turn, action)
+
+    # ── model steps ──
+
+    async def _think(self, session: LiveSession, turn: Turn) -> bool:
+        agent = self.agents[session.held.claim.name]
+        reply = session.reply()
+        await self._announce(session, turn, reused=reply is not None)
+        if reply is None:
+            try:
+                reply = await self._ask(session, turn, agent)
+            except ModelFailed as error:
+                return await self._model_failed(session, turn, error)
+        calls = _calls(turn, reply)
+        gates = Gates(tools=agent.tools, access=self.access)
+        now, results, asks = [], {}, []
+        for call in calls:
+            gate = gates.check(call, turn, session.history, session.now)
+            if isinstance(gate, Ask):
+                asks.append(gate.prompt)
+            elif isinstance(gate, Refused):
+                results[call.call_id] = gate.result
+            else:
+                now.append((call, None))
+        batch = await self._runner(agent, gates).run(session, turn, now, interrupted=lambda: self._stops(session)) if now else Batch()
+        results.update(batch.results)
+        prompts: list[NewPrompt] = [*asks, *batch.again]
+        ordered = [results[call.call_id] for call in calls if call.call_id in results]
+        change = changes.thought(
+            session.state, turn, reply, n=session.step_no, calls=calls, results=ordered, prompts=prompts
+        )
+        return await self._commit(session, change)
+
+    async def _ask(self, session: LiveSession, turn: Turn, agent: ReadyAgent) -> ModelReply:
+        request = ModelRequest(
+            agent.instructions,
+            tuple(session.history),
+            tools=agent.specs,
+            attempt=session.charged + 1,
+            session_id=session.run_id,
+            sequence=session.state.sequence,
+        )
+        hit("model.before_call")
+        reply = await ask_model(
+            self.store,
+            session,
+            turn,
+            agent.model,
+            request,
+            stops=lambda began: self._stops(session, steering=not began),
+            patience=self.patience,
+        )
+        hit("model.after_reply")
+        if reply.calls:
+            await self._record_reply(session, turn, reply)
+        return reply
+
+    async def _record_reply(self, session: LiveSession, turn: Turn, reply: ModelReply) -> None:
+        """Keep a paid reply before any tool starts; a reply without calls is kept by the step's own commit."""
+        calls = _calls(turn, reply)
+        actions: list[JsonValue] = [{"call_id": call.call_id, "tool": call.tool, "input": call.arguments} for call in calls]
+        body = codec.encode({"reply": reply_to_json(reply), "actions": actions})
+        data: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": session.state.sequence}
+        event = Draft(type="actions.requested", data=data, refs=(("actions", f"record:{session.step_no}:{REPLY_KEY}#/actions"),))
+        input_hash = f"{len(session.history)}"
+        await self.store.record(
+            session.run_id,
+            session.epoch,
+            step_n=session.step_no,
+            key=REPLY_KEY,
+            kind=RecordKind.REPLY,
+            input_hash=input_hash,
+            body=body,
+            events=(event_draft(event),),
+        )
+        session.records[REPLY_KEY] = Record(
+            key=REPLY_KEY, kind=RecordKind.REPLY, input_hash=input_hash, body=body, attempt=session.attempt, at=session.now
+        )
+
+    async def _model_failed(self, session: LiveSession, turn: Turn, error: ModelFailed) -> bool:
+        """Try again later, or end the turn; a wait holds no worker."""
+        charged = session.charged + 1
+        if not error.retryable or charged >= MAX_CHARGED:
+            return await self._fail(session, turn, Fail(code=error.code, message=error.message))
+        retry_at = session.now + self.retry.delay_ms(charged, retry_after=error.retry_after)
+        data: dict[str, JsonValue] = {
+            "turn_id": turn.turn_id,
+            "step_index": turn.step_index,
+            "code": error.code,
+            "message": error.message,
+            "retry_at": retry_at,
+        }
+        await self.store.charge(
+            session.run_id,
+            session.epoch,
+            error=f"{error.code}: {error.message}",
+            retry_at=retry_at,
+            seen=session.seen,
+            events=(event_draft(Draft(type="step.failed", data=data)),),
+        )
+        return True
+
+    # ── released, refused and steered calls ──
+
+    async def _resolve(self, session: LiveSession, turn: Turn, action: Resolve) -> bool:
+        agent = self.agents[session.held.claim.name]
+        batch = Batch()
+        if action.run:
+            await self._announce(session, turn, reused=False)
+            calls = [(pending.call, pending.consent) for pending in action.run]
+            runner = self._runner(agent, Gates(tools=agent.tools, access=self.access))
+            batch = await runner.run(session, turn, calls, interrupted=lambda: self._stops(session))
+        change = changes.resolved(
+            session.state, turn, action, results=batch.results, again=batch.again, begun=Begun(announced=session.announced)
+        )
+        return await self._commit(session, change)
+
+    async def _fail(self, session: LiveSession, turn: Turn, action: Fail) -> bool:
+        error_id = new_id("err")
+        log.warning("%s %s failed: %s: %s (error %s)", session.run_id, turn.turn_id, action.code, action.message, error_id)
+        change = changes.failed(session.state, turn, action, self._begun(session, turn), error_id=error_id)
+        return await self._commit(session, change)
+
+    # ── parts ──
+
+    def _runner(self, agent: ReadyAgent, gates: Gates) -> CallRunner:
+        return CallRunner(store=self.store, tools=agent.tools, gates=gates, deps=self.deps)
+
+    def _begun(self, session: LiveSession, turn: Turn) -> Begun:
+        """What the pending step had done, for a turn that ends now."""
+        reply = session.reply()
+        calls = _calls(turn, reply) if reply is not None else tuple(pending.call for pending in turn.pending)
+        results: dict[str, ResultItem] = {}
+        for call in calls:
+            result = session.result(call.call_id)
+            if result is not None:
+                results[call.call_id] = result
+        return Begun(
+            reply=reply,
+            calls=calls,
+            results=results,
+            started=frozenset(call.call_id for call in calls if session.started(call.call_id)),
+            announced=session.announced,
+        )
+
+    async def _announce(self, session: LiveSession, turn: Turn, *, reused: bool) -> None:
+        """Tell readers that an attempt begins, and what it found recorded; it voids what an earlier attempt streamed."""
+        if session.announced:
+            return
+        claim = session.held.claim
+        data: dict[str, JsonValue] = {
+            "turn_id": turn.turn_id,
+            "step_index": turn.step_index,
+            "sequence": session.state.sequence,
+        }
+        if session.attempt > 1 and not session.worked:
+            tools: list[JsonValue] = [key.removeprefix("result:") for key in session.records if key.startswith("result:")]
+            data["reused"] = {"model": reused, "tools": tools}
+            data["previous"] = "killed" if claim.interrupted else "error" if claim.last_error else "released"
+        signals = await self.store.append(
+            session.run_id, session.epoch, (event_draft(Draft(type="step.started", data=data)),)
+        )
+        session.announced = True
+        session.worked = True
+        if signals.inbox_seq > session.seen or signals.cancel_pending:
+            session.held.changed.set()
+
+    async def _stops(self, session: LiveSession, *, steering: bool = False) -> bool:
+        """Look at what came in: must the step stop what it does?"""
+        await self._refresh(session)
+        action = decide(session.view(self.limits))
+        return isinstance(action, Stop) or (steering and isinstance(action, Resolve) and bool(action.steer))
+
+    async def _refresh(self, session: LiveSession) -> None:
+        await session.take_in(await self.store.refresh(session.run_id, session.epoch), self.judge)
+
+    async def _commit(self, session: LiveSession, change: Change) -> bool:
+        return await commit(self.store, session, change, limits=self.limits, judge=self.judge)
+
+
+def _calls(turn: Turn, reply: ModelReply) -> tuple[Call, ...]:
+    """Give each requested call our own id, equal over attempts: turn, step, place."""
+    return tuple(
+        Call(
+            f"{turn.number}.{turn.step_index}.{place}",
+            asked.tool,
+            arguments=asked.arguments if isinstance(asked.arguments, dict) else {},
+            provider_id=asked.provider_id,
+            raw=asked.arguments if isinstance(asked.arguments, str) else None,
+        )
+        for place, asked in enumerate(reply.calls)
+    )

@@ -1,0 +1,359 @@
+"""The session API of a running app: sessions as a known caller may use them.
+
+What lives here: `SessionApi` on the store. What does not: HTTP (bot/server/), turns (bot/session/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, cast
+
+from pydantic import JsonValue
+
+from bot import participants
+from bot.answers import Answers, explain
+from bot.cards import prompt_body
+from bot.errors import Problem
+from bot.principal import Principal
+from bot.session_api import (
+    Accepted,
+    ControlStatus,
+    Created,
+    JsonObject,
+    Response,
+    ResponseResult,
+    ResponseStatus,
+)
+from bot.session_api import TurnPolicy as ApiTurnPolicy
+from bot.turn.state import MessageBody, TurnPolicy, body_to_json
+from channels.events import Place
+from durable_core import codec
+from durable_core.crypto import KeyRing
+from durable_core.errors import NotFound, SessionEnded
+from durable_core.ids import new_id
+from durable_core.model import (
+    Admission,
+    AnswerReceipt,
+    CommandKind,
+    EventDraft,
+    NewRun,
+    Outcome,
+    Phase,
+    Prompt,
+    Receipt,
+    Run,
+    RunStatus,
+    Submission,
+    ToNew,
+    ToRun,
+)
+from durable_core.store import Store
+from durable_core.streams import EventView, Streams
+
+API_PLACE: Final = Place("api")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sessions:
+    """`SessionApi` over a store."""
+
+    store: Store
+    streams: Streams
+    answers: Answers
+    keys: KeyRing
+    agents: Sequence[str]
+    deployment: str
+    lifetime_ms: int | None
+
+    # ── input ──
+
+    async def create(
+        self, caller: Principal, *, message: str | None, agent: str | None, metadata: Mapping[str, Any] | None, key: str | None
+    ) -> Created:
+        """Make a session, with or without a first message."""
+        name = self._agent(agent)
+        submission_id = new_id("sub")
+        asked: dict[str, JsonValue] = {"message": message, "agent": name, "metadata": dict(metadata or {})}
+        new = NewRun(
+            run_id=new_id("ses"),
+            name=name,
+            creator=caller.id,
+            header=codec.encode({"channel": "api", "metadata": dict(metadata or {})}),
+            deployment=self.deployment,
+            lifetime_ms=self.lifetime_ms,
+        )
+        receipt = await self._admit(
+            caller, ToNew(new=new), CommandKind.MESSAGE if message is not None else None, key=key, asked=asked, text=message,
+            submission_id=submission_id,
+        )
+        return Created(
+            receipt.run_id, receipt.submission_id if message is not None else None, deduplicated=receipt.deduplicated
+        )
+
+    async def message(
+        self, caller: Principal, session_id: str, *, message: str, turn_policy: ApiTurnPolicy | None, key: str | None
+    ) -> Accepted:
+        """Put a message into a session's inbox."""
+        await self._own(caller, session_id)
+        policy = TurnPolicy(turn_policy.value) if turn_policy is not None else TurnPolicy.STEER
+        asked: dict[str, JsonValue] = {"session": session_id, "message": message, "turn_policy": policy.value}
+        receipt = await self._admit(
+            caller, ToRun(run_id=session_id), CommandKind.MESSAGE, key=key, asked=asked, text=message, policy=policy,
+            submission_id=new_id("sub"),
+        )
+        return Accepted(receipt.run_id, receipt.submission_id, deduplicated=receipt.deduplicated)
+
+    async def respond(
+        self, caller: Principal, session_id: str, *, responses: Sequence[Response], key: str | None
+    ) -> Sequence[ResponseResult]:
+        """Answer requests; all of them must exist, each then has its own fate."""
+        await self._own(caller, session_id)
+        chosen = [(response, await self._option(session_id, response)) for response in responses]
+        receipts = []
+        for place, (response, option_id) in enumerate(chosen):
+            receipt = await self.answers.admit(
+                response.request_id,
+                option_id,
+                principal=caller,
+                place=API_PLACE,
+                source=f"api:{caller.id}",
+                key=f"{key}:{place}" if key is not None else new_id("key"),
+                via="api",
+                run_id=session_id,
+                note=response.text or "" if response.option_id is not None else "",
+            )
+            receipts.append(receipt)
+        decided = await asyncio.gather(*(self.answers.result(receipt) for receipt in receipts))
+        return [_response(response, receipt) for (response, _), receipt in zip(chosen, decided, strict=True)]
+
+    async def cancel(self, caller: Principal, session_id: str, *, turn_id: str | None, key: str | None) -> ControlStatus:
+        """Stop the turn that runs."""
+        run = await self._own(caller, session_id)
+        if run.status is RunStatus.ENDED:
+            return ControlStatus.NO_ACTIVE_TURN
+        asked: dict[str, JsonValue] = {"session": session_id, "cancel": turn_id}
+        try:
+            receipt = await self._admit(
+                caller, ToRun(run_id=session_id), CommandKind.CANCEL, key=key, asked=asked, turn_id=turn_id,
+                submission_id=new_id("sub"),
+            )
+        except SessionEnded:
+            return ControlStatus.NO_ACTIVE_TURN
+        detail = (await self.store.submission(receipt.submission_id)).detail
+        nothing = detail is not None and _object(detail).get("status") == ControlStatus.NO_ACTIVE_TURN.value
+        return ControlStatus.NO_ACTIVE_TURN if nothing else ControlStatus.ACCEPTED
+
+    async def reset(self, caller: Principal, session_id: str, *, reason: str | None, key: str | None) -> ControlStatus:
+        """End a session for good; its addresses are free at once."""
+        run = await self._own(caller, session_id)
+        del key  # ending twice is ending once: a repeat is told that the session has ended
+        data: dict[str, JsonValue] = {"reason": "reset", "by": caller.id, "note": reason}
+        events = [EventDraft(type="session.completed", body=codec.encode(data))]
+        if run.turn_id is not None:
+            events.insert(0, EventDraft(type="turn.cancelled", body=codec.encode({"turn_id": run.turn_id})))
+        ended = await self.store.end(session_id, reason="reset", events=events)
+        return ControlStatus.RESET if ended else ControlStatus.NO_ACTIVE_SESSION
+
+    # ── reading ──
+
+    async def view(self, caller: Principal, session_id: str) -> JsonObject:
+        """A session as it stands."""
+        run = await self._own(caller, session_id)
+        prompts = await self.store.open_prompts(session_id)
+        return {
+            "session_id": run.run_id,
+            "agent": run.name,
+            "status": "ended" if run.status is RunStatus.ENDED else run.phase.value,
+            "turn_id": run.turn_id,
+            "open_prompts": [_prompt(prompt) for prompt in prompts],
+            "events": run.event_count,
+            "metadata": _object(run.header).get("metadata", {}),
+            "created_at": iso(run.created_at),
+            "ends_at": iso(run.deadline_at),
+            "end_reason": run.end_reason,
+        }
+
+    async def events(self, caller: Principal, session_id: str, *, start: int, follow: bool) -> AsyncIterator[JsonObject]:
+        """A session's events as envelopes."""
+        await self._own(caller, session_id)
+        return self._envelopes(session_id, start, follow=follow)
+
+    async def _envelopes(self, session_id: str, start: int, *, follow: bool) -> AsyncIterator[JsonObject]:
+        if follow:
+            async for event in self.streams.follow(session_id, start=start):
+                yield envelope(event)
+            return
+        position = start
+        while page := await self.streams.read(session_id, start=position):
+            for event in page:
+                yield envelope(event)
+            position = (page[-1].index or 0) + 1
+
+    async def submission(self, caller: Principal, submission_id: str, *, wait: float) -> JsonObject:
+        """Where an input stands; waits for its outcome as long as the caller wants."""
+        found = await self.store.submission(submission_id)
+        try:
+            await self._own(caller, found.run_id)
+        except NotFound:
+            raise NotFound("submission", submission_id) from None
+        if found.outcome is None and wait > 0:
+            found = await self._settled(found, wait)
+        return await self._submission(found)
+
+    async def _settled(self, found: Submission, seconds: float) -> Submission:
+        changed = asyncio.Event()
+
+        def on_change(run_ids: Sequence[str] | None) -> None:
+            if run_ids is None or found.run_id in run_ids:
+                changed.set()
+
+        unwatch = self.store.watch(on_change)
+        latest = found
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    changed.clear()
+                    latest = await self.store.submission(found.submission_id)
+                    if latest.outcome is not None:
+                        return latest
+                    await changed.wait()
+        except TimeoutError:
+            return latest
+        finally:
+            unwatch()
+
+    async def _submission(self, found: Submission) -> JsonObject:
+        reply = None
+        if found.reply_step is not None:
+            row = f"step:{found.reply_step}"
+            content = await self.store.content(found.run_id, [row])
+            if row in content:
+                reply = {"text": _object(content[row])["items"][0]["text"]}
+        detail = _object(found.detail) if found.detail is not None else None
+        failed = found.outcome in (Outcome.FAILED, Outcome.ABORTED)
+        return {
+            "submission_id": found.submission_id,
+            "session_id": found.run_id,
+            "turn_id": found.turn_id,
+            "status": _status(found),
+            "reply": reply,
+            "error": detail if failed else None,
+            "accepted_at": iso(found.at),
+            "done_at": iso(found.done_at),
+        }
+
+    # ── parts ──
+
+    async def _own(self, caller: Principal, session_id: str) -> Run:
+        """The session, if the caller made it or takes part in it; a foreign one is like an unknown one."""
+        try:
+            run = await self.store.run(session_id)
+        except NotFound:
+            raise NotFound("session", session_id) from None
+        if caller.anonymous or (
+            run.creator != caller.id and not await participants.takes_part(self.store, session_id, caller.id)
+        ):
+            raise NotFound("session", session_id)
+        return run
+
+    def _agent(self, name: str | None) -> str:
+        if name is None and len(self.agents) == 1:
+            return self.agents[0]
+        if name not in self.agents:
+            choice = ", ".join(self.agents)
+            raise Problem(400, "unknown_agent", f'Name one of this app\'s agents in "agent": {choice}.')
+        return name
+
+    async def _option(self, session_id: str, response: Response) -> str:
+        """The option a response means; a text may name it by id, label or place."""
+        prompt = await self.store.prompt(response.request_id)
+        if prompt.run_id != session_id:
+            raise NotFound("prompt", response.request_id)
+        if response.option_id is not None:
+            return response.option_id
+        said = (response.text or "").strip().casefold()
+        for place, option in enumerate(prompt_body(prompt)["options"], start=1):
+            if said in (option["id"].casefold(), option["label"].casefold(), str(place)):
+                return str(option["id"])
+        return said or "?"
+
+    async def _admit(
+        self,
+        caller: Principal,
+        target: ToNew | ToRun,
+        kind: CommandKind | None,
+        *,
+        key: str | None,
+        asked: Mapping[str, JsonValue],
+        submission_id: str,
+        text: str | None = None,
+        policy: TurnPolicy = TurnPolicy.STEER,
+        turn_id: str | None = None,
+    ) -> Receipt:
+        if text is not None:
+            body: dict[str, JsonValue] = body_to_json(MessageBody(text=text, author=caller, place=API_PLACE, turn_policy=policy))
+        else:
+            body = {"turn_id": turn_id}
+        return await self.store.admit(
+            Admission(
+                source=f"api:{caller.id}",
+                key=key if key is not None else submission_id,
+                digest=self.keys.digest(codec.encode(dict(asked))),
+                on_conflict="refuse",
+                submission_id=submission_id,
+                target=target,
+                kind=kind,
+                body=codec.encode(body),
+                principal=caller.id,
+                turn_id=turn_id,
+            )
+        )
+
+
+def iso(at: int | None) -> str | None:
+    """A time as ISO 8601 in UTC, to the millisecond."""
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def envelope(event: EventView) -> JsonObject:
+    """An event as clients read it."""
+    meta = {"id": event.id, "index": event.index, "at": iso(event.at), "attempt": event.attempt}
+    return {"type": event.type, "data": event.data, "meta": meta}
+
+
+def _status(found: Submission) -> str:
+    if found.outcome is not None:
+        return found.outcome.value
+    if not found.consumed:
+        return "accepted" if found.run_phase is Phase.IDLE else "queued"
+    return Phase.WAITING.value if found.run_phase is Phase.WAITING else Phase.RUNNING.value
+
+
+def _prompt(prompt: Prompt) -> JsonObject:
+    body = prompt_body(prompt)
+    options = [{"id": option["id"], "label": option["label"], "style": option["style"]} for option in body["options"]]
+    return {
+        "request_id": prompt.prompt_id,
+        "kind": prompt.kind,
+        "text": body["text"],
+        "detail": body["detail"],
+        "action": body["action"],
+        "options": options,
+        "evidence": body["evidence"],
+        "expires_at": iso(prompt.expires_at),
+    }
+
+
+def _response(response: Response, receipt: AnswerReceipt) -> ResponseResult:
+    return ResponseResult(
+        response.request_id, receipt.submission_id, ResponseStatus(receipt.status.value), reason=explain(receipt)
+    )
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    return cast("dict[str, Any]", codec.decode(body))

@@ -1,0 +1,106 @@
+"""What a step changes, as one value: history, state, events, messages owed, prompts, outcomes.
+
+What lives here: the values. What does not: how each action fills them (changes.py), how they are committed (bot/session/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from bot.history import Call, Item, ResultItem
+from bot.model import ModelReply
+from bot.turn.state import Purpose, State
+from durable_core.model import AnswerPolicy, Outcome, Phase, PromptOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """An event to be: its data, and fields that are read from the row that owns them."""
+
+    type: str
+    data: dict[str, JsonValue]
+    refs: tuple[tuple[str, str], ...] = ()
+    visible: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post:
+    """A message owed to the turn's address. ``body`` is what egress renders."""
+
+    body: dict[str, JsonValue]
+    delivery_id: str | None = None
+    prompt_id: str | None = None
+    edit_of: str | None = None
+    channel: str | None = None
+    """Another address than the turn's."""
+    address: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPrompt:
+    """A prompt to open for a call."""
+
+    prompt_id: str
+    delivery_id: str | None
+    call: Call
+    purpose: Purpose
+    body: dict[str, JsonValue]
+    policy: AnswerPolicy
+    expires_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How one submission ended; ``replied`` when this step's output holds the reply."""
+
+    submission_id: str
+    outcome: Outcome
+    detail: dict[str, JsonValue] | None = None
+    replied: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Everything one step changes."""
+
+    kind: str
+    state: State
+    items: tuple[Item, ...] = ()
+    reply: str | None = None
+    link_turn: str | None = None
+    events: tuple[Draft, ...] = ()
+    posts: tuple[Post, ...] = ()
+    prompts: tuple[NewPrompt, ...] = ()
+    settle: tuple[tuple[str, PromptOutcome], ...] = ()
+    consumed: tuple[int, ...] = ()
+    outcomes: tuple[Ended, ...] = ()
+    participants: tuple[str, ...] = ()
+    end: str | None = None
+
+    @property
+    def phase(self) -> Phase:
+        """What readers see after the step."""
+        return phase(self.state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """What the pending step had done before it was stopped: its reply and the calls' results so far."""
+
+    reply: ModelReply | None = None
+    calls: tuple[Call, ...] = ()
+    results: Mapping[str, ResultItem] = field(default_factory=dict)
+    started: frozenset[str] = frozenset()
+    """Calls that began and have no result."""
+    announced: bool = False
+    """`step.started` was written for it."""
+
+
+def phase(state: State) -> Phase:
+    """Name what a reader of the session sees."""
+    if state.turn is None:
+        return Phase.IDLE
+    return Phase.WAITING if state.turn.asked else Phase.RUNNING

@@ -1,0 +1,240 @@
+"""What a session does next: a pure function of its state and its inbox.
+
+What lives here: the rules of steering, queueing, cancelling, waiting and expiry. What does not: doing any of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from bot.history import ResultStatus
+from bot.turn.state import Cancel, Message, Pending, Purpose, Response, Stage, Turn, TurnPolicy, View
+from durable_core.model import PromptOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """Nothing to do until input comes, or until a time."""
+
+    timer_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """Messages of people who may not speak here."""
+
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dismiss:
+    """Input that is about nothing any more: answers of a turn that ended, cancels without a turn."""
+
+    inputs: tuple[Response | Cancel, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """Start a turn with these messages of one person."""
+
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Think:
+    """Ask the model, then run the calls it asks for that need nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """A waiting call that ends without running."""
+
+    pending: Pending
+    status: ResultStatus
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolve:
+    """Run what was released, close what was refused or ran out, take in what steers."""
+
+    run: tuple[Pending, ...] = ()
+    closed: tuple[Closed, ...] = ()
+    settle: tuple[tuple[str, PromptOutcome], ...] = ()
+    steer: tuple[Message, ...] = ()
+    consumed: tuple[Response, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Cancel the turn."""
+
+    cancel: Cancel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fail:
+    """End the turn as failed."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """End the session."""
+
+    reason: str
+
+
+Action: TypeAlias = Rest | Refuse | Dismiss | Open | Think | Resolve | Stop | Fail | End
+
+
+def decide(view: View) -> Action:
+    """Choose the next action; the same view always gives the same one."""
+    denied = tuple(entry for entry in view.inbox if isinstance(entry, Message) and entry.denied is not None)
+    if denied:
+        return Refuse(messages=denied)
+    turn = view.state.turn
+    cancels = tuple(entry for entry in view.inbox if isinstance(entry, Cancel))
+    mine = tuple(cancel for cancel in cancels if turn is not None and cancel.turn_id in (None, turn.turn_id))
+    if mine:
+        return Stop(cancel=mine[0])
+    if cancels:
+        return Dismiss(inputs=cancels)
+    return _idle(view) if turn is None else _busy(view, turn)
+
+
+def _idle(view: View) -> Action:
+    stale = tuple(entry for entry in view.inbox if isinstance(entry, Response))
+    if stale:
+        return Dismiss(inputs=stale)
+    if view.deadline_at is not None and view.deadline_at <= view.now:
+        return End(reason="expired")
+    messages = tuple(entry for entry in view.inbox if isinstance(entry, Message))
+    if messages:
+        return Open(messages=_fold(messages, view.limits.folded_messages))
+    return Rest()
+
+
+def _fold(messages: tuple[Message, ...], most: int) -> tuple[Message, ...]:
+    """Join the first message with those right after it of the same person to the same place; anonymous ones stay alone."""
+    first = messages[0]
+    count = 1
+    while count < min(len(messages), most) and _same_voice(messages[count], first):
+        count += 1
+    return messages[:count]
+
+
+def _same_voice(message: Message, first: Message) -> bool:
+    ours, theirs = message.body, first.body
+    same = (ours.author, ours.place, ours.channel, ours.address) == (theirs.author, theirs.place, theirs.channel, theirs.address)
+    return same and not theirs.author.anonymous
+
+
+def _busy(view: View, turn: Turn) -> Action:
+    if view.exhausted is not None:
+        return Fail(code="attempts_exhausted", message=view.exhausted)
+    known = {pending.prompt_id for pending in turn.pending}
+    responses = tuple(entry for entry in view.inbox if isinstance(entry, Response))
+    stale = tuple(entry for entry in responses if entry.prompt_id not in known)
+    if stale:
+        return Dismiss(inputs=stale)
+    steering = _steering(view, turn)
+    if turn.pending:
+        return _held(view, turn, responses, steering)
+    if steering and not view.replied:
+        return Resolve(steer=steering)
+    if view.retry_at is not None and view.retry_at > view.now:
+        return Rest(timer_at=view.retry_at)
+    if turn.model_calls >= view.limits.model_calls and not view.replied:
+        return Fail(code="model_call_limit", message=f"the turn used its {view.limits.model_calls} model calls")
+    if view.state.input_tokens >= view.limits.input_tokens and not view.replied:
+        return Fail(code="session_token_limit", message=f"the session used its {view.limits.input_tokens} input tokens")
+    return Think()
+
+
+def _steering(view: View, turn: Turn) -> tuple[Message, ...]:
+    """The requester's own messages; while a person is asked, even queued ones: who writes then answers with words."""
+    held = bool(turn.asked)
+    return tuple(
+        entry
+        for entry in view.inbox
+        if isinstance(entry, Message)
+        and not turn.requester.anonymous
+        and entry.body.author.id == turn.requester.id
+        and (held or entry.body.turn_policy is TurnPolicy.STEER)
+    )
+
+
+def _held(view: View, turn: Turn, responses: tuple[Response, ...], steering: tuple[Message, ...]) -> Action:
+    answers = {response.prompt_id: response for response in responses}
+    run: list[Pending] = []
+    closed: list[Closed] = []
+    settle: list[tuple[str, PromptOutcome]] = []
+    open_: list[Pending] = []
+    for pending in turn.pending:
+        answer = answers.get(pending.prompt_id)
+        if pending.stage is Stage.READY:
+            run.append(pending)
+        elif answer is not None:
+            released = _answered(pending, answer)
+            (run if isinstance(released, Pending) else closed).append(released)  # type: ignore[arg-type]
+        elif _over(view.expiries.get(pending.prompt_id), view.now):
+            settle.append((pending.prompt_id, PromptOutcome.EXPIRED))
+            closed.append(_expired(pending))
+        else:
+            open_.append(pending)
+    if run or closed:
+        return Resolve(run=tuple(run), closed=tuple(closed), settle=tuple(settle), consumed=responses)
+    if steering:
+        return Resolve(
+            closed=tuple(_ignored(pending) for pending in open_),
+            settle=tuple((pending.prompt_id, PromptOutcome.IGNORED) for pending in open_),
+            steer=steering,
+        )
+    ends = [at for pending in open_ if (at := view.expiries.get(pending.prompt_id)) is not None]
+    return Rest(timer_at=min(ends, default=None))
+
+
+def _over(expires_at: int | None, now: int) -> bool:
+    return expires_at is not None and expires_at <= now
+
+
+def _answered(pending: Pending, answer: Response) -> Pending | Closed:
+    who, note = answer.consent.name, answer.consent.note
+    if answer.outcome is PromptOutcome.APPROVED:
+        return Pending(
+            call=pending.call,
+            purpose=pending.purpose,
+            stage=Stage.READY,
+            prompt_id=pending.prompt_id,
+            delivery_id=pending.delivery_id,
+            consent=answer.consent,
+        )
+    if pending.purpose is Purpose.RERUN:
+        reason = f"It was cut off while it ran, and {who} chose not to run it again. Whether it took effect is not known."
+        return Closed(pending=pending, status=ResultStatus.UNKNOWN, reason=reason)
+    reason = f"{who} did not approve this call. It did not run." + (f' Their note: "{note}"' if note else "")
+    return Closed(pending=pending, status=ResultStatus.REJECTED, reason=reason)
+
+
+def _expired(pending: Pending) -> Closed:
+    if pending.purpose is Purpose.RERUN:
+        reason = (
+            "It was cut off while it ran, and nobody said in time whether to run it again. Whether it took effect is not known."
+        )
+        return Closed(pending=pending, status=ResultStatus.UNKNOWN, reason=reason)
+    return Closed(pending=pending, status=ResultStatus.EXPIRED, reason="Nobody answered in time. The call did not run.")
+
+
+def _ignored(pending: Pending) -> Closed:
+    if pending.purpose is Purpose.RERUN:
+        reason = "It was cut off while it ran, and the person wrote on instead of answering. Whether it took effect is not known."
+        return Closed(pending=pending, status=ResultStatus.UNKNOWN, reason=reason)
+    return Closed(
+        pending=pending,
+        status=ResultStatus.REJECTED,
+        reason="The person wrote a new message instead of answering. The call did not run.",
+    )

@@ -1,0 +1,43 @@
+"""What the contract kit needs to know about one adapter and the platform (real or simulated) behind it.
+
+What lives here: `ChannelCase`. What does not: the tests (`contract.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+
+from channels.address import AddressCodec
+from channels.contract import Channel
+from channels.http import WebhookRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelCase:
+    """One adapter with a platform of its own, fresh for each test.
+
+    `address` is where the bot may post; `codec` reads it, and one of its parts contains `tenancy`.
+    `request` wraps any bytes in a request that verifies now, as the platform would send it.
+    `message_body` holds one person's message, `click_body` one press of a button (None without buttons), `own_post_body`
+    the platform's echo of a post of the bot's (None if the platform has none).
+    `forged` holds requests that must not verify, by what is wrong with them: at least "wrong" and "stale".
+    `shown` returns the texts that a reader sees at the address now, oldest first, cards with their questions, outcomes
+    and button labels included; it takes the id of a reader, `reader` or `stranger`.
+    `at_least_once` is for a platform with neither idempotency nor search: C4 then asks for deliverable repeats only.
+    """
+
+    channel: Channel
+    address: str
+    _: KW_ONLY
+    codec: AddressCodec
+    tenancy: str
+    request: Callable[[bytes], Awaitable[WebhookRequest]]
+    message_body: bytes
+    click_body: bytes | None
+    own_post_body: bytes | None
+    shown: Callable[[str], Awaitable[Sequence[str]]]
+    reader: str
+    stranger: str
+    forged: Mapping[str, WebhookRequest] = field(default_factory=dict)
+    at_least_once: bool = False

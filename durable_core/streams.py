@@ -1,0 +1,136 @@
+"""Reading a run's events: references filled in from the rows that own the content, and followers woken by changes.
+
+What lives here: reads and follows. What does not: writing events (commits do), how clients see them (NDJSON, SSE).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from durable_core import codec
+from durable_core.ids import event_id
+from durable_core.model import Event, RunStatus
+from durable_core.store import Store
+
+PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class EventView:
+    """An event as a reader sees it: whole data, position and attempt."""
+
+    type: str
+    data: dict[str, Any]
+    id: str
+    seq: int
+    index: int | None
+    attempt: int
+    at: int
+
+
+class Streams:
+    """Bounded reads and follows over one store; a follower costs nothing while its run is quiet."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._followers: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self._unwatch: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        """Begin to hear of changes."""
+        self._unwatch = self._store.watch(self._on_change)
+
+    def stop(self) -> None:
+        """Stop hearing of changes; followers end at their next read."""
+        if self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
+        self._on_change(None)
+
+    @property
+    def followers(self) -> int:
+        """How many follow right now."""
+        return sum(len(flags) for flags in self._followers.values())
+
+    async def read(self, run_id: str, *, start: int = 0, limit: int = PAGE, hidden: bool = False) -> list[EventView]:
+        """A page of events from `start` on, whole. Negative counts from the tail."""
+        return await self._whole(run_id, await self._store.events(run_id, start=start, limit=limit, hidden=hidden))
+
+    async def follow(self, run_id: str, *, start: int = 0) -> AsyncIterator[EventView]:
+        """Events from `start` on as they come; ends when the run has ended and all was read."""
+        flag = asyncio.Event()
+        self._followers[run_id].add(flag)
+        try:
+            position = start
+            while True:
+                flag.clear()
+                ended = (await self._store.run(run_id)).status is RunStatus.ENDED
+                page = await self.read(run_id, start=position)
+                for event in page:
+                    yield event
+                if page:
+                    position = (page[-1].index or 0) + 1
+                elif position < 0:
+                    position = 0
+                if len(page) == PAGE:
+                    continue
+                if ended or self._unwatch is None:
+                    return
+                await flag.wait()
+        finally:
+            self._followers[run_id].discard(flag)
+            if not self._followers[run_id]:
+                del self._followers[run_id]
+
+    def _on_change(self, run_ids: Sequence[str] | None) -> None:
+        for run_id in list(self._followers) if run_ids is None else run_ids:
+            for flag in self._followers.get(run_id, ()):
+                flag.set()
+
+    async def _whole(self, run_id: str, events: Sequence[Event]) -> list[EventView]:
+        rows = sorted({ref.partition("#")[0] for event in events for _, ref in event.refs})
+        content = {row: codec.decode(body) for row, body in (await self._store.content(run_id, rows)).items()} if rows else {}
+        return [_view(run_id, event, content) for event in events]
+
+
+def _view(run_id: str, event: Event, content: dict[str, Any]) -> EventView:
+    data = codec.decode(event.body)
+    if not isinstance(data, dict):
+        data = {}
+    for field, ref in event.refs:
+        row, _, pointer = ref.partition("#")
+        _put(data, field.split("/"), _get(content.get(row), [part for part in pointer.split("/") if part]))
+    return EventView(event.type, data, event_id(run_id, event.seq), event.seq, event.index, event.attempt, event.at)
+
+
+def _get(value: Any, path: Sequence[str]) -> Any:
+    for part in path:
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return None
+    return value
+
+
+def _put(data: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Set a field by path; a number names a list's next place."""
+    target: Any = data
+    for part, following in zip(path[:-1], path[1:], strict=True):
+        empty: Any = [] if following.isdigit() else {}
+        if isinstance(target, list):
+            if int(part) == len(target):
+                target.append(empty)
+            target = target[int(part)]
+        else:
+            target = target.setdefault(part, empty)
+    last = path[-1]
+    if isinstance(target, list):
+        target.append(value)
+    else:
+        target[last] = value

@@ -1,0 +1,306 @@
+"""A worker: claims due work with bounded concurrency, keeps its leases alive, takes back what the dead held, drains.
+
+What lives here: when to claim and how to let go. What does not: what a run, a lane or an interaction does next (the layer above).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from durable_core.errors import LeaseLost, Unavailable
+from durable_core.failpoints import hit
+from durable_core.model import Claim, ClaimRequest, Incarnation, Interaction, Lane
+from durable_core.store import Store
+
+log = logging.getLogger("moorings.worker")
+
+
+@dataclass(slots=True)
+class Held:
+    """A run while this worker has it: the claim, and a flag raised when something about the run changed."""
+
+    claim: Claim
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    lost: bool = False
+
+
+class Duties(Protocol):
+    """What the layer above does with what a worker takes."""
+
+    async def advance(self, held: Held) -> None:
+        """Advance a run until it is released."""
+
+    async def send(self, lane: Lane) -> None:
+        """Send a lane's items in order and give it back."""
+
+    async def evaluate(self, interaction: Interaction) -> None:
+        """Decide who may answer, then settle or refuse."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """Bounds of one worker; times in seconds."""
+
+    concurrency: int = 10
+    lanes: int = 10
+    interactions: int = 4
+    lease: float = 60.0
+    lane_lease: float = 45.0
+    poll: float = 1.0
+    """Safety net under the wake-up; also how soon a dead neighbour's work is noticed."""
+
+
+class Worker:
+    """One incarnation at work on a store."""
+
+    def __init__(
+        self, store: Store, duties: Duties, *, owner: str, deployment: str, options: WorkerOptions | None = None
+    ) -> None:
+        self._store = store
+        self._duties = duties
+        self._options = options or WorkerOptions()
+        self.incarnation = Incarnation(owner=owner, deployment=deployment, host=socket.gethostname(), pid=os.getpid())
+        self._wake = asyncio.Event()
+        self._held: dict[str, tuple[Held, asyncio.Task[None]]] = {}
+        self._lanes: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._interactions: set[asyncio.Task[None]] = set()
+        self._alone = False
+        self._stopping = False
+        self._loops: list[asyncio.Task[None]] = []
+        self._unwatch: Callable[[], None] = lambda: None
+
+    # ── life ──
+
+    async def start(self) -> None:
+        """Enrol, take back what the dead held, begin to claim."""
+        await self._store.enrol(self.incarnation)
+        self._unwatch = self._store.watch(self._on_change)
+        await self._reap()
+        self._loops = [
+            asyncio.create_task(self._forever(self._claim_due, "claim"), name="moorings-claim"),
+            asyncio.create_task(self._renew_forever(), name="moorings-renew"),
+        ]
+
+    async def drain(self, timeout: float = 30.0) -> None:
+        """Stop claiming, let work finish for `timeout` seconds, release the rest uncharged."""
+        self._stopping = True
+        for loop in self._loops[:1]:
+            loop.cancel()
+        work = [task for _, task in self._held.values()] + list(self._lanes.values()) + list(self._interactions)
+        if work and timeout > 0:
+            await asyncio.wait(work, timeout=timeout)
+        late = [task for task in work if not task.done()]
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=5)
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        self._unwatch()
+        with contextlib.suppress(Unavailable):
+            await self._store.withdraw(self.incarnation.owner)
+
+    def kick(self) -> None:
+        """Look for due work now."""
+        self._wake.set()
+
+    @property
+    def busy(self) -> int:
+        """How many runs are being advanced."""
+        return len(self._held)
+
+    # ── hearing of changes ──
+
+    def _on_change(self, run_ids: Sequence[str] | None) -> None:
+        if run_ids is None:
+            for held, _ in self._held.values():
+                held.changed.set()
+        else:
+            for run_id in run_ids:
+                entry = self._held.get(run_id)
+                if entry is not None:
+                    entry[0].changed.set()
+        self._wake.set()
+
+    # ── claiming ──
+
+    async def _forever(self, turn: Callable[[], Awaitable[float]], name: str) -> None:
+        """Repeat `turn`; it says after how many seconds to look again without a wake-up."""
+        while True:
+            self._wake.clear()
+            try:
+                pause = await turn()
+            except Unavailable as error:
+                log.warning("%s: %s; looking again", name, error)
+                pause = self._options.poll
+            except Exception:
+                log.exception("%s failed; looking again", name)
+                pause = self._options.poll
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), timeout=pause)
+
+    async def _claim_due(self) -> float:
+        """Take what is due and what there is room for; the seconds until something else is due."""
+        due = await self._store.due(self.incarnation.owner)
+        if any(owner != self.incarnation.owner and not self._store.is_alive(owner) for owner in due.owners):
+            await self._reap()
+            return 0.0
+        took = 0
+        if due.run_at is not None and due.run_at <= due.now:
+            took += await self._claim_runs()
+        if due.lane_at is not None and due.lane_at <= due.now:
+            took += await self._claim_lanes()
+        if due.interaction_at is not None and due.interaction_at <= due.now:
+            took += await self._take_interactions()
+        if took:
+            return 0.0
+        # what is due but not takable here (no room, taken meanwhile) is looked at again when something changes
+        later = [at - due.now for at in (due.run_at, due.lane_at, due.interaction_at) if at is not None and at > due.now]
+        return min([self._options.poll, *(wait / 1000 for wait in later)])
+
+    async def _claim_runs(self) -> int:
+        room = self._options.concurrency - len(self._held)
+        if room <= 0 or self._alone:
+            return 0
+        request = ClaimRequest(owner=self.incarnation.owner, lease_ms=int(self._options.lease * 1000), limit=room)
+        claims = await self._store.claim(request)
+        if not claims and not self._held:
+            claims = await self._store.claim(replace(request, limit=1, alone=True))
+            self._alone = bool(claims)
+        for claim in claims:
+            hit("claim.after")
+            held = Held(claim)
+            self._held[claim.run_id] = (held, asyncio.create_task(self._advance(held), name=f"run-{claim.run_id}"))
+        return len(claims)
+
+    async def _advance(self, held: Held) -> None:
+        run_id = held.claim.run_id
+        try:
+            await self._duties.advance(held)
+        except LeaseLost:
+            log.info("lease of %s is lost; another worker has it", run_id)
+        except asyncio.CancelledError:
+            if not self._stopping and not held.lost:
+                raise
+        except Unavailable as error:
+            # the lease stays until it is renewed no more; the run is taken back, uncharged, once the store answers again
+            log.warning("%s: %s", run_id, error)
+            await self._give_back(held)
+        except Exception:
+            log.exception("advancing %s failed outside of its step", run_id)
+            await self._give_back(held)
+        finally:
+            del self._held[run_id]
+            self._alone = False
+            self._wake.set()
+
+    async def _give_back(self, held: Held) -> None:
+        """Return a run after a fault of ours, to be tried again a little later; charged, so that it can't spin for ever."""
+        claim = held.claim
+        for _ in range(10):
+            try:
+                now = await self._store.now()
+                await self._store.charge(
+                    claim.run_id, claim.epoch, error="internal error", retry_at=now + 1000 * (claim.charged + 1), seen=0
+                )
+            except LeaseLost:
+                return
+            except Unavailable:
+                await asyncio.sleep(self._options.poll)
+            else:
+                return
+
+    # ── lanes and interactions ──
+
+    async def _claim_lanes(self) -> int:
+        room = self._options.lanes - len(self._lanes)
+        if room <= 0:
+            return 0
+        owner = self.incarnation.owner
+        lanes = await self._store.claim_lanes(owner, limit=room, lease_ms=int(self._options.lane_lease * 1000))
+        for lane in lanes:
+            key = (lane.channel, lane.address)
+            task = asyncio.create_task(self._guard(self._send(lane), f"lane {lane.channel}"))
+            self._lanes[key] = task
+            task.add_done_callback(lambda _, key=key: self._lane_done(key))  # type: ignore[misc]
+        return len(lanes)
+
+    async def _send(self, lane: Lane) -> None:
+        try:
+            await self._duties.send(lane)
+        except asyncio.CancelledError:
+            with contextlib.suppress(LeaseLost, Unavailable):
+                await self._store.release_lane(lane, self.incarnation.owner)
+            raise
+
+    def _lane_done(self, key: tuple[str, str]) -> None:
+        self._lanes.pop(key, None)
+        self._wake.set()
+
+    async def _take_interactions(self) -> int:
+        room = self._options.interactions - len(self._interactions)
+        if room <= 0:
+            return 0
+        lease_ms = int(self._options.lane_lease * 1000)
+        taken = await self._store.take_interactions(self.incarnation.owner, limit=room, lease_ms=lease_ms)
+        for interaction in taken:
+            task = asyncio.create_task(self._guard(self._duties.evaluate(interaction), "interaction"))
+            self._interactions.add(task)
+            task.add_done_callback(self._interaction_done)
+        return len(taken)
+
+    def _interaction_done(self, task: asyncio.Task[None]) -> None:
+        self._interactions.discard(task)
+        self._wake.set()
+
+    async def _guard(self, work: Awaitable[None], what: str) -> None:
+        try:
+            await work
+        except LeaseLost:
+            log.info("%s: lease lost; another worker has it", what)
+        except Unavailable as error:
+            log.warning("%s: %s", what, error)
+        except Exception:
+            log.exception("%s failed; it is taken again when its lease is over", what)
+
+    # ── leases ──
+
+    async def _renew_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.lease / 4)
+            try:
+                await self._renew()
+            except Unavailable as error:
+                log.warning("renewing leases: %s", error)
+            except Exception:
+                log.exception("renewing leases failed")
+
+    async def _renew(self) -> None:
+        leases = [(run_id, held.claim.epoch) for run_id, (held, _) in self._held.items()]
+        known = await self._store.renew(self.incarnation.owner, leases, lease_ms=int(self._options.lease * 1000))
+        for run_id, _ in leases:
+            entry = self._held.get(run_id)
+            if entry is None:
+                continue
+            held, task = entry
+            if run_id not in known:
+                held.lost = True
+                task.cancel()
+            elif known[run_id] != held.claim.signals:
+                held.changed.set()
+
+    async def _reap(self) -> None:
+        """Take back what dead incarnations hold; a lease is not waited for (CORE 22)."""
+        due = await self._store.due(self.incarnation.owner)
+        for owner in due.owners:
+            if owner != self.incarnation.owner and not self._store.is_alive(owner):
+                count = await self._store.reap(owner)
+                log.info("took back %d runs of dead worker %s", count, owner)

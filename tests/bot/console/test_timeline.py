@@ -1,0 +1,172 @@
+"""What the timeline says of a turn, story by story."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot.console.rows import span
+from bot.console.timeline import timeline
+from tests.bot.console import stories
+
+START = 1_700_000_000_000  # 22:13:20 UTC
+
+
+def knobs(turn: dict[str, Any]) -> list[tuple[str, str, str]]:
+    return [(step["label"], step["state"], step["note"]) for step in turn["steps"]]
+
+
+def test_a_killed_tool_runs_again_with_the_recorded_model_reply() -> None:
+    [turn] = timeline(stories.killed_then_parked(START), now=START + 244_000)
+    assert knobs(turn) == [
+        ("Model call", "recorded", "asked for find_charge"),
+        ("find_charge, attempt 1", "cut", "worker killed at 22:13:21"),
+        ("find_charge, attempt 2", "recorded", "model reply reused, tool ran again with the same key"),
+        ("Model call", "recorded", "asked for refund_charge"),
+        ("Waiting for Finance", "waiting", "parked: no process, no memory"),
+    ]
+    assert turn["state"] == "waiting"
+    assert turn["number"] == 3
+    assert turn["summary"] == "4 steps, 2 attempts, waiting 4 min, nothing held in memory"
+    assert [step["duration_ms"] for step in turn["steps"]] == [412, 886, 1100, 470, 240_090]
+
+
+def test_shares_are_of_the_working_time_and_waiting_has_none() -> None:
+    [turn] = timeline(stories.killed_then_parked(START), now=START + 244_000)
+    *working, waiting = [step["share"] for step in turn["steps"]]
+    assert sum(working) == pytest.approx(1, abs=0.001)
+    assert waiting == 0
+
+
+def test_an_approved_call_shows_who_approved_and_the_call_itself() -> None:
+    [turn] = timeline(stories.approved(START), now=START + 999_000)
+    assert knobs(turn)[-3:] == [
+        ("Waited for Finance", "recorded", "approved by Farah, held nothing meanwhile"),
+        ("refund_charge", "recorded", ""),
+        ("Model call", "recorded", "answered"),
+    ]
+    assert turn["state"] == "completed"
+    assert turn["summary"] == "6 steps, 2 attempts, done in 4 min"
+
+
+def test_a_model_call_that_was_cut_is_shown_apart_from_its_second_attempt() -> None:
+    [turn] = timeline(stories.killed_in_model(START), now=START + 9000)
+    assert knobs(turn) == [
+        ("Model call, attempt 1", "cut", "worker killed before 22:13:21"),
+        ("Model call, attempt 2", "recorded", "answered"),
+    ]
+
+
+def test_a_model_that_fails_shows_each_failure() -> None:
+    [turn] = timeline(stories.fails_twice(START), now=START + 9000)
+    assert knobs(turn) == [
+        ("Model call, attempt 1", "failed", "The model answered 503."),
+        ("Model call, attempt 2", "failed", "The model answered 503."),
+        ("Model call, attempt 3", "recorded", "answered"),
+    ]
+    assert turn["summary"] == "1 step, 3 attempts, done in 2.4 s"
+
+
+def test_a_result_recorded_before_the_kill_is_not_shown_as_run_twice() -> None:
+    [turn] = timeline(stories.recorded_before_the_kill(START), now=START + 9000)
+    assert knobs(turn) == [
+        ("Model call", "recorded", "asked for slow"),
+        ("slow", "recorded", "recorded in time, worker killed before 22:13:23, result reused"),
+    ]
+
+
+def test_a_kill_between_two_recordings_is_still_told() -> None:
+    events = stories.told(
+        START,
+        (0, "turn.started", {"turn_id": "turn_0"}, 1),
+        (1, "step.started", {"step_index": 0}, 1),
+        (200, "actions.requested", {"actions": [stories.call("c", "slow")]}, 1),
+        (400, "action.result", {"call_id": "c", "status": "completed"}, 1),
+        (900, "step.started", {"step_index": 0, "previous": "killed", "reused": {"model": True, "tools": ["c"]}}, 2),
+        (910, "step.completed", {"step_index": 0}, 2),
+    )
+    [turn] = timeline(events, now=START + 1000)
+    assert knobs(turn) == [
+        ("Model call", "recorded", "asked for slow"),
+        ("slow", "recorded", ""),
+        ("Attempt 1", "cut", "worker killed before 22:13:20"),
+    ]
+    assert turn["summary"] == "2 steps, 2 attempts, running"
+
+
+def test_a_reply_that_was_recorded_is_reused_without_a_tool() -> None:
+    events = stories.told(
+        START,
+        (0, "turn.started", {"turn_id": "turn_0"}, 1),
+        (1, "step.started", {"step_index": 0}, 1),
+        (900, "step.started", {"step_index": 0, "previous": "killed", "reused": {"model": True}}, 2),
+        (910, "message.completed", {"message": "hi"}, 2),
+        (920, "turn.completed", {}, 2),
+    )
+    [turn] = timeline(events, now=START + 1000)
+    assert knobs(turn) == [
+        ("Model call", "recorded", "recorded in time, worker killed before 22:13:20, reply reused"),
+        ("Model call, attempt 2", "recorded", "reply reused, not asked again"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "note"), [("turn.failed", "failed", "Too long."), ("turn.cancelled", "cut", "cancelled")]
+)
+def test_what_was_open_ends_with_the_turn(kind: str, state: str, note: str) -> None:
+    events = stories.told(
+        START,
+        (0, "turn.started", {"turn_id": "turn_0"}, 1),
+        (1, "step.started", {"step_index": 0}, 1),
+        (50, kind, {"message": "Too long."} if kind == "turn.failed" else {}, 1),
+    )
+    [turn] = timeline(events, now=START + 1000)
+    assert knobs(turn) == [("Model call", state, note)]
+    assert turn["state"] == kind.removeprefix("turn.")
+
+
+def test_a_denied_call_never_appears_as_run() -> None:
+    prompt = {"request_id": "p", "kind": "approval", "action": stories.call("c", "refund_charge")}
+    events = stories.told(
+        START,
+        (0, "turn.started", {"turn_id": "turn_0"}, 1),
+        (1, "step.started", {"step_index": 0}, 1),
+        (10, "actions.requested", {"actions": [stories.call("c", "refund_charge")]}, 1),
+        (11, "input.requested", {"requests": [prompt]}, 1),
+        (12, "turn.waiting", {"on": "input"}, 1),
+        (99, "input.resolved", {"resolutions": [{"request_id": "p", "outcome": "denied", "responder": {"name": "Farah"}}]}, 1),
+        (100, "action.result", {"call_id": "c", "status": "rejected"}, 1),
+    )
+    [turn] = timeline(events, now=START + 1000)
+    assert knobs(turn) == [
+        ("Model call", "recorded", "asked for refund_charge"),
+        ("Waited for approval", "recorded", "denied by Farah, held nothing meanwhile"),
+    ]
+
+
+def test_turns_are_apart_and_unknown_events_pass() -> None:
+    events = stories.fails_twice(START) + stories.killed_then_parked(START + 10_000)
+    events.insert(1, {"type": "from.the.future", "data": None, "meta": {}})
+    assert [turn["turn_id"] for turn in timeline(events, now=START + 99_000)] == ["turn_0", "turn_2"]
+
+
+def test_times_may_be_iso_8601() -> None:
+    events = [
+        {"type": "turn.started", "data": {"turn_id": "turn_0"}, "meta": {"at": "2023-11-14T22:13:20Z"}},
+        {"type": "turn.completed", "data": {}, "meta": {"at": "2023-11-14T22:13:25+00:00"}},
+    ]
+    [turn] = timeline(events, now=START)
+    assert (turn["started_at"], turn["ended_at"]) == (START, START + 5000)
+
+
+def test_no_events_are_no_turns() -> None:
+    assert timeline([], now=START) == []
+
+
+@pytest.mark.parametrize(
+    ("ms", "words"),
+    [(412, "412 ms"), (900, "900 ms"), (1100, "1.1 s"), (240_000, "4 min"), (5_400_000, "1 h 30 min"), (259_200_000, "3 days")],
+)
+def test_durations_in_words(ms: int, words: str) -> None:
+    assert span(ms) == words

@@ -1,0 +1,1 @@
+"""Every adapter of the project, in the contract kit."""

@@ -1,0 +1,77 @@
+"""The contract cases of the project's adapters.
+
+What lives here: one function for each adapter. What does not: tests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from channels import Button, Card, Outbound, WebhookRequest
+from channels.console import Console, ConsolePlatform, PendingEvent, ShownMessage
+from channels.console.channel import ADDRESS
+from channels.console.platform import SIGNATURE_HEADER
+from channels.testing import ChannelCase
+
+NOW = 1_800_000_000_000
+
+
+def rendered(message: ShownMessage) -> str:
+    """Return all that the page would show of a message."""
+    lines = [message.text]
+    if message.card is not None:
+        lines += [message.card["question"], *(button["label"] for button in message.card["buttons"])]
+        if message.card["outcome"]:
+            lines.append(message.card["outcome"]["text"])
+    return "\n".join(lines)
+
+
+@asynccontextmanager
+async def console_case(make: Callable[[ConsolePlatform], Console] = Console) -> AsyncIterator[ChannelCase]:
+    """Give the console channel on a platform in memory."""
+    now = [NOW]
+    platform = ConsolePlatform(":memory:", now=lambda: now[0])
+    try:
+        thread = await platform.create_thread("Contract")
+        posted = await platform.post_person(thread.id, "alice", text="hello", client_id="c1")
+        card = Outbound(card=Card("Sure?", buttons=(Button("Yes", "yes"),)))
+        asked = await platform.post_bot("kit-setup", thread.id, outbound_json=card.to_json())
+        click = await platform.click(thread.id, asked, author_id="alice", value="yes", client_id="c2")
+        own = json.loads(posted.event.body)
+        own["author"] |= {"id": "bot", "name": "Moorings", "standing": "bot"}
+
+        async def request(body: bytes) -> WebhookRequest:
+            return await platform.request(PendingEvent("evt_any", body, at=NOW, delivered=False))
+
+        async def shown(reader: str) -> Sequence[str]:
+            return [rendered(message) for message in await platform.messages(thread.id, viewer=reader)]
+
+        good = await request(posted.event.body)
+        now[0] += 301_000
+        late = await request(posted.event.body)
+        now[0] -= 602_000
+        stale = await request(posted.event.body)
+        now[0] += 301_000
+        wrong = dict(good.headers) | {SIGNATURE_HEADER: "v1=" + "0" * 64}
+        yield ChannelCase(
+            make(platform),
+            ADDRESS.encode(thread.id),
+            codec=ADDRESS,
+            tenancy=await platform.platform_id(),
+            request=request,
+            message_body=posted.event.body,
+            click_body=click.body,
+            own_post_body=json.dumps(own).encode(),
+            shown=shown,
+            reader="alice",
+            stranger="bob",
+            forged={
+                "wrong": WebhookRequest("POST", good.path, headers=wrong, body=good.body),
+                "stale": stale,
+                "from the future": late,
+            },
+        )
+    finally:
+        await platform.close()
