@@ -97,6 +97,12 @@ def sqlite_url(folder: Path) -> str:
     return f"sqlite:///{folder.resolve() / DATABASE_FILE}"
 
 
+def sqlite_path(url: str) -> Path | None:
+    """Return the file of a SQLite URL; None for another database."""
+    scheme, _, rest = url.partition("://")
+    return Path(rest.removeprefix("/").partition("?")[0]) if scheme.partition("+")[0] == "sqlite" else None
+
+
 def version() -> str:
     """Return the version of the installed distribution; a bare checkout has none."""
     from importlib.metadata import PackageNotFoundError  # noqa: PLC0415 - only where it is needed, for a quick start

@@ -25,7 +25,7 @@ from bot.settings import ApiToken
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = logging.getLogger("bot.server")
 _access_log = logging.getLogger("bot.server.access")
-_BARE_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 
 def build_app(
@@ -93,5 +93,6 @@ def _shown_path(request: web.Request) -> str:
 
 
 async def _harden(request: web.Request, response: web.StreamResponse) -> None:
-    for name, value in _BARE_HEADERS.items():
+    for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
+    response.headers["Server"] = "moorings"  # aiohttp would tell its version and Python's

@@ -74,14 +74,10 @@ async def read_object(request: web.Request, fields: Mapping[str, Field], *, limi
 
     Raises: Problem (400, 408, 413, 415).
     """
-    typed = "Content-Type" in request.headers
-    if typed:
-        _check_content_type(request)
-    raw = await read_bytes(request, limit=limits.body, seconds=limits.body_time)
-    if not raw and not any(field.required for field in fields.values()):
+    if not request.can_read_body and not any(field.required for field in fields.values()):
         return {}
-    if not typed:
-        _check_content_type(request)
+    _check_content_type(request)
+    raw = await read_bytes(request, limit=limits.body, seconds=limits.body_time)
     try:
         value = read_json(raw)
     except MalformedPayload as error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -135,11 +137,11 @@ async def test_a_charset_may_be_named(served: Served) -> None:
 
 
 async def test_a_body_of_ten_megabytes_is_refused_with_and_without_a_length(served: Served) -> None:
-    async def endless() -> AsyncIterator[bytes]:
+    async def chunks() -> AsyncIterator[bytes]:
         for _ in range(160):
             yield b" " * 65536
 
-    for data in (b" " * 10_000_000, endless()):
+    for data in (io.BytesIO(b" " * 10_000_000), chunks()):
         async with served.client.post(post(served), data=data, headers=JSON) as answer:
             assert answer.status == 413
             assert (await answer.json())["error"]["code"] == "too_large"
@@ -215,11 +217,8 @@ async def _fuzz(raw: bytes, call: str, content_type: str) -> None:
 @given(JSON_VALUES)
 def test_no_value_passes_unchecked(value: Any) -> None:
     for fields in (bodies.CREATE, bodies.MESSAGE, bodies.RESPONSES, bodies.CANCEL):
-        try:
+        with contextlib.suppress(Problem):
             bodies.check_values(value)
             found = bodies.check_fields(value, fields, where="body")
-        except Problem as problem:
-            assert problem.status == 400
-            continue
-        assert isinstance(value, dict)
-        assert set(found) <= set(value) <= set(fields)
+            assert isinstance(value, dict)
+            assert set(found) <= set(value) <= set(fields)

@@ -151,12 +151,14 @@ async def test_followers_are_bounded(serve: Serve) -> None:
     served = await serve(limits=Limits(followers=1))
     session_id = session_with(served, 0)
     path = f"/v1/sessions/{session_id}/events"
-    async with served.client.get(path):
+    async with served.client.get(path) as first:
         async with served.client.get(path) as answer:
             error = (await answer.json())["error"]
             assert (answer.status, error["code"], error["retryable"]) == (503, "too_many_followers", True)
             assert answer.headers["Retry-After"] == "1"
         served.sessions.end(session_id)
+        await first.read()
+    await until(lambda: served.sessions.followers == 0, step=lambda: served.call("GET", "/healthz"))
     assert await read(served, session_id, "follow=false") == []
 
 

@@ -1,0 +1,258 @@
+"""The command `moorings`.
+
+What lives here: commands and their options. What does not: what they start (roles.py) and what they check (preflight.py).
+Whatever is heavy, and every package that a user's file could shadow, is imported inside a command, after the checks.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from bot import preflight
+from bot.errors import BadSettings, NotReady
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from bot.processes import WorkerProcess
+    from bot.roles import Listening, Role
+    from bot.settings import Settings
+
+DEMO_APP = "bot.demo:bot"
+_NOT_READY = 2
+_PORT = 8700
+
+commands = typer.Typer(
+    help="Durable chat agents that live in threads and never lose work.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+keys = typer.Typer(help="Encryption keys.", no_args_is_help=True)
+commands.add_typer(keys, name="keys")
+
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
+
+
+def main() -> NoReturn:
+    """Run the command; a reason not to start is one sentence on stderr and exit code 2."""
+    try:
+        preflight.refuse_shadows(preflight.places_that_shadow())
+    except NotReady as error:
+        _refuse(error)
+    from durable_core.errors import DurableError  # noqa: PLC0415 - not before the check
+
+    try:
+        commands(prog_name="moorings")
+    except (NotReady, BadSettings, DurableError) as error:
+        _refuse(error)
+    sys.exit(0)
+
+
+def _refuse(error: Exception) -> NoReturn:
+    for line in str(error).splitlines():
+        print(f"moorings: {line}", file=sys.stderr)
+    sys.exit(1 if getattr(error, "retryable", False) else _NOT_READY)
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if wanted:
+        from bot.settings import version  # noqa: PLC0415
+
+        print(f"moorings {version()}")
+        raise typer.Exit
+
+
+@commands.callback()
+def root(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """Hold the options of the command itself."""
+
+
+@commands.command()
+def demo(
+    *,
+    port: Port = _PORT,
+    host: Host = "127.0.0.1",
+    data: Annotated[Path, typer.Option(help="Folder for the demo's own database and keys.")] = Path(".moorings"),
+    no_open: Annotated[bool, typer.Option("--no-open", help="Don't open the browser.")] = False,
+    allow_network: Annotated[
+        bool, typer.Option("--allow-network", help="Let other machines in, as another --host needs.")
+    ] = False,
+) -> None:
+    """Try it: a local page that behaves like a thread, with a scripted model and an own SQLite file."""
+    preflight.check_host(host, allow_network=allow_network)
+    preflight.check_folder(data)
+    taken = preflight.listening_socket(host, port)
+    settings = _own_settings(data)
+    _migrate_own(settings)
+    from bot.console.security import loopback_guard  # noqa: PLC0415
+    from bot.processes import WorkerProcess, child_env, worker_command  # noqa: PLC0415
+    from bot.roles import Listening, Role  # noqa: PLC0415
+
+    bound = int(taken.getsockname()[1])
+    key = _console_key(data)
+    address = f"{_address(host, bound)}/console/?k={key}"
+
+    def mount(app: web.Application, runtime: Any) -> None:
+        from bot.console.page import install_console  # noqa: PLC0415
+
+        install_console(app, runtime.console, key=key, public_port=bound)
+
+    def ready() -> None:
+        print(f"Moorings console: {address}", flush=True)
+        if not no_open:
+            _open_browser(address)
+
+    guard = loopback_guard(port=bound, only=("/v1", "/console"), allow_network=allow_network)
+    listening = Listening(taken, guards=[guard], mount=mount, on_ready=ready)
+    worker = WorkerProcess(worker_command(DEMO_APP, data=str(data.resolve())), env=child_env(os.environ))
+    _log_to_stderr("WARNING")
+    _run(DEMO_APP, settings, role=Role.WEB, listening=listening, worker=worker)
+
+
+@commands.command()
+def start(
+    app: Annotated[str, typer.Argument(metavar="APP", help="The bot, as module:attribute, such as app:bot.")],
+    *,
+    host: Host = "127.0.0.1",
+    port: Port = _PORT,
+    role: Annotated[str, typer.Option(help="What this process takes on: all, web or worker.")] = "all",
+) -> None:
+    """Run a bot in production: serve, work, or both."""
+    from bot.roles import Listening, Role  # noqa: PLC0415
+    from bot.settings import Settings  # noqa: PLC0415
+
+    if role not in set(Role):
+        raise NotReady(f"--role {role} is not known; give one of: {', '.join(Role)}.")
+    settings = Settings.from_env(os.environ)
+    preflight.check_keys(settings)
+    preflight.check_drivers(settings)
+    preflight.check_schema(settings)
+    preflight.load_app(app)
+    listening = None
+    if role != Role.WORKER:
+        taken = preflight.listening_socket(host, port)
+        address = _address(host, int(taken.getsockname()[1]))
+        listening = Listening(taken, on_ready=lambda: print(f"Listening on {address}", flush=True))
+    _log_to_stderr("INFO")
+    _run(app, settings, role=Role(role), listening=listening)
+
+
+@commands.command()
+def migrate() -> None:
+    """Bring the database to the schema that this version needs."""
+    from bot.settings import Settings, sqlite_path  # noqa: PLC0415
+    from durable_core import schema  # noqa: PLC0415
+
+    settings = Settings.from_env(os.environ)
+    preflight.check_drivers(settings)
+    path = sqlite_path(settings.database_url)
+    if path is not None:
+        preflight.check_folder(path.parent)
+        if schema.found_version(path) == schema.HEAD:
+            print(f"The database is at {schema.HEAD} already.")
+            return
+    schema.upgrade(settings.database_url)
+    print(f"The database is at {schema.HEAD} now.")
+
+
+@keys.callback()
+def keys_root() -> None:
+    """Hold the commands about keys."""
+
+
+@keys.command("new")
+def keys_new() -> None:
+    """Print a new entry for MOORINGS_ENCRYPTION_KEYS; put it first, keep the older ones behind it."""
+    from durable_core.crypto import new_key_entry  # noqa: PLC0415
+
+    print(new_key_entry())
+
+
+@commands.command(hidden=True)
+def worker(
+    *,
+    app: Annotated[str, typer.Option()],
+    data: Annotated[Path, typer.Option()],
+    parent: Annotated[int, typer.Option()],
+) -> None:
+    """Work as the child of a demo; it ends with its parent."""
+    from bot.processes import die_with_parent  # noqa: PLC0415
+    from bot.roles import Role  # noqa: PLC0415
+
+    die_with_parent(parent)
+    _log_to_stderr("WARNING")
+    _run(app, _own_settings(data), role=Role.WORKER)
+
+
+def _own_settings(data: Path) -> Settings:
+    """Read the environment for a command that has its own SQLite file and keeps its own keys."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    from bot.settings import Settings, kept_keys  # noqa: PLC0415
+
+    environ = {name: value for name, value in os.environ.items() if name != "MOORINGS_DATABASE_URL"}
+    settings = Settings.from_env(environ, data=data)
+    preflight.check_drivers(settings)
+    return settings if settings.encryption_keys else replace(settings, encryption_keys=kept_keys(data))
+
+
+def _migrate_own(settings: Settings) -> None:
+    """Bring the command's own file to the newest schema; Alembic is loaded only if there is something to do."""
+    from bot.settings import sqlite_path  # noqa: PLC0415
+    from durable_core import schema  # noqa: PLC0415
+
+    path = sqlite_path(settings.database_url)
+    if path is None or schema.found_version(path) != schema.HEAD:
+        schema.upgrade(settings.database_url)
+
+
+def _console_key(data: Path) -> str:
+    import secrets  # noqa: PLC0415
+
+    from bot.settings import kept_secret  # noqa: PLC0415
+
+    return kept_secret(data / "console.key", lambda: secrets.token_urlsafe(24))
+
+
+def _address(host: str, port: int) -> str:
+    """Write an address that a browser on this machine opens."""
+    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not listened on
+    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+
+
+def _run(
+    app: str, settings: Settings, *, role: Role, listening: Listening | None = None, worker: WorkerProcess | None = None
+) -> None:
+    import asyncio  # noqa: PLC0415
+
+    from bot.roles import run  # noqa: PLC0415
+
+    asyncio.run(run(lambda: preflight.load_app(app), settings, role=role, listening=listening, worker=worker))
+
+
+def _log_to_stderr(level: str) -> None:
+    import logging  # noqa: PLC0415
+
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+
+
+def _open_browser(address: str) -> None:
+    """Open the page beside the server; where there is no screen, a text browser would take the terminal."""
+    import threading  # noqa: PLC0415
+    import webbrowser  # noqa: PLC0415
+
+    if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

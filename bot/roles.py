@@ -1,0 +1,120 @@
+"""What a process does until it is told to stop: serve, work, or both.
+
+What lives here: opening the app, listening, draining. What does not: commands and their options (cli.py), checks (preflight.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import KW_ONLY, dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from bot.processes import StopSignal, WorkerProcess
+from bot.settings import Settings
+
+if TYPE_CHECKING:
+    from aiohttp import web
+    from aiohttp.typedefs import Middleware
+
+_log = logging.getLogger("bot.roles")
+DRAIN_SECONDS = 25.0
+_LAST_SECONDS = 4.0
+
+
+class Role(StrEnum):
+    """What one process takes on."""
+
+    ALL = "all"
+    WEB = "web"
+    WORKER = "worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where a server listens, and with what beside the API."""
+
+    socket: socket.socket
+    _: KW_ONLY
+    guards: Sequence[Middleware] = ()
+    mount: Callable[[web.Application, Any], None] | None = None
+    on_ready: Callable[[], None] | None = None
+
+
+async def run(
+    load: Callable[[], object],
+    settings: Settings,
+    *,
+    role: Role,
+    listening: Listening | None = None,
+    worker: WorkerProcess | None = None,
+) -> None:
+    """Run until a signal comes, then drain: nothing new is taken, what runs finishes or is handed back, within 30 s.
+
+    `load` returns the bot. `worker` is a child that works for this process; it is started before the bot is loaded, since it
+    has to load it too.
+    """
+    stop = StopSignal()
+    stop.install(last=worker.kill if worker is not None else None)
+    try:
+        if worker is not None:
+            await worker.start()
+        async with _opened(load(), settings, role=role) as runtime:
+            if worker is not None:
+                runtime.attach_worker(worker)
+            await runtime.start()
+            runner = await _listen(runtime, settings, listening) if listening is not None else None
+            await stop.wait()
+            await _drain(runtime, runner, worker)
+    finally:
+        if worker is not None:
+            await worker.stop(seconds=_LAST_SECONDS)
+
+
+@asynccontextmanager
+async def _opened(app: object, settings: Settings, *, role: Role) -> AsyncIterator[Any]:
+    from bot.runtime import open_runtime  # noqa: PLC0415 - the engine, only where it is needed
+
+    runtime = await open_runtime(app, settings, role=role.value)
+    try:
+        yield runtime
+    finally:
+        await runtime.close()
+
+
+async def _listen(runtime: Any, settings: Settings, listening: Listening) -> web.AppRunner:
+    from aiohttp import web  # noqa: PLC0415 - a worker serves nothing
+
+    from bot.server.app import build_app  # noqa: PLC0415
+
+    app = build_app(runtime, tokens=settings.api_tokens, guards=listening.guards)
+    if listening.mount is not None:
+        listening.mount(app, runtime)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=DRAIN_SECONDS)
+    await runner.setup()
+    await web.SockSite(runner, listening.socket).start()
+    if listening.on_ready is not None:
+        listening.on_ready()
+    return runner
+
+
+async def _drain(runtime: Any, runner: web.AppRunner | None, worker: WorkerProcess | None) -> None:
+    """Stop listening, stop the child and let go of work, side by side: together they have one deadline."""
+    endings = [runtime.drain(DRAIN_SECONDS)]
+    if runner is not None:
+        endings.append(runner.cleanup())
+    if worker is not None:
+        endings.append(worker.stop(seconds=DRAIN_SECONDS))
+    try:
+        async with asyncio.timeout(DRAIN_SECONDS + 1):
+            results = await asyncio.gather(*endings, return_exceptions=True)
+    except TimeoutError:
+        _log.warning("not everything ended in time; what is left is taken up by whoever runs next")
+        return
+    for result in results:
+        if isinstance(result, BaseException):
+            _log.error("stopping went wrong", exc_info=result)

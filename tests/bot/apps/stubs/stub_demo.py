@@ -1,0 +1,3 @@
+"""A bot that is nothing."""
+
+bot = object()
