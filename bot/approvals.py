@@ -69,13 +69,13 @@ class Approval:
     ``ask`` is a template with argument names in braces, or a function. ``when`` says which calls ask. ``by`` says who may
     answer, approving or denying; without it, only who asked. With ``by`` the requester doesn't count unless ``self_ok``, and
     then only if ``by`` says so. Every doubt closes the gate: a ``when`` that fails asks, a ``by`` that fails refuses.
-    ``by_text`` is how the card puts it.
+    ``by_text`` names them on the card, as the subject of "… may answer".
     """
 
     ask: str | Callable[[ToolCall], str] | None = None
     when: Callable[[ToolCall], bool] | None = None
     by: Callable[[ToolCall, Principal], bool] | None = None
-    by_text: str | None = None
+    by_text: str | Callable[[ToolCall], str] | None = None
     self_ok: bool = False
     expires: timedelta = field(default=timedelta(days=3))
 
@@ -115,6 +115,17 @@ class Approval:
             except Exception:  # noqa: BLE001 - the card lists all arguments anyway; a wording must not strand the call
                 return f"Run {call.tool}?"
         return f"Run {call.tool}?"
+
+    def answerers(self, call: ToolCall) -> str:
+        """Name who may answer, as the subject of a sentence."""
+        if callable(self.by_text):
+            try:
+                return reveal(str(self.by_text(call)))
+            except Exception:  # noqa: BLE001 - a wording must not strand the call
+                return "Somebody with the right to"
+        if self.by_text is not None:
+            return self.by_text
+        return call.requester.name if self.by is None else "Somebody with the right to"
 
     def problems(self, parameters: Collection[str]) -> tuple[str, ...]:
         """List what is wrong with this policy for a tool with these parameters."""

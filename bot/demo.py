@@ -1,6 +1,6 @@
 """The demo's agent and what its tools act on.
 
-What lives here: two tools, a small payments ledger, the agent. What does not: the script that drives them (scripted.py), the
+What lives here: two tools, a small payments ledger, the agent, the app. What does not: the script that drives them (scripted.py), the
 page and the command.
 """
 
@@ -19,6 +19,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from bot.agent import Agent
+from bot.app import Bot
 from bot.approvals import Approval, ToolCall
 from bot.context import ToolContext
 from bot.principal import Principal
@@ -133,13 +134,18 @@ def may_approve_refund(call: ToolCall, responder: Principal) -> bool:
     return FINANCE in responder.roles
 
 
+def who_may_approve(call: ToolCall) -> str:
+    """Name who may approve a refund, as the card says it."""
+    return call.requester.name if call.arguments["amount"] <= SELF_SERVICE_LIMIT else "Finance"
+
+
 @tool(
     effect="write",
     idempotent=True,  # the ledger refuses a second refund under the same key
     approval=Approval(
         ask="Refund {amount} for {charge_id}?",
         by=may_approve_refund,
-        by_text=f"Up to {SELF_SERVICE_LIMIT}, whoever asked may answer; above that, only finance",
+        by_text=who_may_approve,
         self_ok=True,
     ),
 )
@@ -172,7 +178,7 @@ async def slow(ctx: ToolContext[DemoDeps], seconds: Annotated[float, Field(ge=0,
     print(f"slow: start, {seconds:g} s, key {ctx.idempotency_key}, attempt {ctx.attempt}", flush=True)
     waited = 0.0
     while waited < seconds:
-        slice_s = min(seconds - waited, 1.0 if seconds > 10 else 0.1)
+        slice_s = min(seconds - waited, 1.0 if seconds > 10 else 0.25)
         await ctx.deps.sleep(slice_s)
         waited = min(waited + slice_s, seconds)
         await ctx.progress(f"{waited:.1f} of {seconds:g} s")
@@ -189,3 +195,5 @@ support = Agent(
     ),
     tools=[refund_charge, slow],
 )
+
+bot = Bot(agents=[support], deps=lambda settings: open_deps(settings.data))

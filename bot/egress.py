@@ -48,7 +48,9 @@ class Egress:
     store: Store
     channels: Mapping[str, Channel]
     owner: str
-    retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=20, first=timedelta(seconds=1), cap=timedelta(minutes=10)))
+    retry: RetryPolicy = field(
+        default_factory=lambda: RetryPolicy(attempts=20, first=timedelta(seconds=1), cap=timedelta(minutes=10))
+    )
 
     async def send(self, lane: Lane) -> None:
         """Send a lane's items in order, until one has to wait or the lane is empty."""

@@ -29,7 +29,7 @@ from durable_core.crypto import KeyRing
 from durable_core.errors import NotFound
 from durable_core.model import Interaction, Lane
 from durable_core.store import Store
-from durable_core.stores import open_store
+from durable_core.stores.open import open_store
 from durable_core.streams import Streams
 from durable_core.worker import Held, Worker, WorkerOptions
 
@@ -108,9 +108,7 @@ class Runtime:
             access=self.bot.access,
             limits=self.bot.limits,
         )
-        duties = Duties(
-            runner=runner, egress=Egress(store=self.store, channels=self.channels, owner=owner), answers=self.answers
-        )
+        duties = Duties(runner=runner, egress=Egress(store=self.store, channels=self.channels, owner=owner), answers=self.answers)
         self.worker = Worker(self.store, duties, owner=owner, deployment=self.settings.deployment, options=self.options)
         await self.worker.start()
 

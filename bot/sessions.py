@@ -86,12 +86,15 @@ class Sessions:
             lifetime_ms=self.lifetime_ms,
         )
         receipt = await self._admit(
-            caller, ToNew(new=new), CommandKind.MESSAGE if message is not None else None, key=key, asked=asked, text=message,
+            caller,
+            ToNew(new=new),
+            CommandKind.MESSAGE if message is not None else None,
+            key=key,
+            asked=asked,
+            text=message,
             submission_id=submission_id,
         )
-        return Created(
-            receipt.run_id, receipt.submission_id if message is not None else None, deduplicated=receipt.deduplicated
-        )
+        return Created(receipt.run_id, receipt.submission_id if message is not None else None, deduplicated=receipt.deduplicated)
 
     async def message(
         self, caller: Principal, session_id: str, *, message: str, turn_policy: ApiTurnPolicy | None, key: str | None
@@ -101,7 +104,13 @@ class Sessions:
         policy = TurnPolicy(turn_policy.value) if turn_policy is not None else TurnPolicy.STEER
         asked: dict[str, JsonValue] = {"session": session_id, "message": message, "turn_policy": policy.value}
         receipt = await self._admit(
-            caller, ToRun(run_id=session_id), CommandKind.MESSAGE, key=key, asked=asked, text=message, policy=policy,
+            caller,
+            ToRun(run_id=session_id),
+            CommandKind.MESSAGE,
+            key=key,
+            asked=asked,
+            text=message,
+            policy=policy,
             submission_id=new_id("sub"),
         )
         return Accepted(receipt.run_id, receipt.submission_id, deduplicated=receipt.deduplicated)
@@ -137,7 +146,12 @@ class Sessions:
         asked: dict[str, JsonValue] = {"session": session_id, "cancel": turn_id}
         try:
             receipt = await self._admit(
-                caller, ToRun(run_id=session_id), CommandKind.CANCEL, key=key, asked=asked, turn_id=turn_id,
+                caller,
+                ToRun(run_id=session_id),
+                CommandKind.CANCEL,
+                key=key,
+                asked=asked,
+                turn_id=turn_id,
                 submission_id=new_id("sub"),
             )
         except SessionEnded:
@@ -262,7 +276,7 @@ class Sessions:
     def _agent(self, name: str | None) -> str:
         if name is None and len(self.agents) == 1:
             return self.agents[0]
-        if name not in self.agents:
+        if name is None or name not in self.agents:
             choice = ", ".join(self.agents)
             raise Problem(400, "unknown_agent", f'Name one of this app\'s agents in "agent": {choice}.')
         return name

@@ -91,6 +91,10 @@ class Store(Protocol):
     async def close(self) -> None:
         """Finish what was accepted and disconnect."""
 
+    @property
+    def incarnation(self) -> str:
+        """Names this start of this process; what its worker holds dies with it. Known once open."""
+
     def watch(self, listener: Listener) -> Callable[[], None]:
         """Hear of changes, by this process at once, by others through the wake-up; returns the way to stop."""
 

@@ -320,5 +320,3 @@ def _refusal(error: ConsoleRefused, thread_id: str, client_id: str) -> Exception
 
 def _object(body: bytes) -> dict[str, Any]:
     return cast("dict[str, Any]", codec.decode(body))
-
-

@@ -128,11 +128,11 @@ class CallRunner:
             if signals.cancel_pending:
                 raise Reconsider
             hit("tool.started")
-        outcome = await tool.run(self._context(session, turn, call, consent), call.raw if call.raw is not None else call.arguments)
-        hit("tool.after_effect")
-        item = ResultItem(
-            call.call_id, call.tool, status=outcome.status, content=outcome.content, origin=f"tool:{call.tool}"
+        outcome = await tool.run(
+            self._context(session, turn, call, consent), call.raw if call.raw is not None else call.arguments
         )
+        hit("tool.after_effect")
+        item = ResultItem(call.call_id, call.tool, status=outcome.status, content=outcome.content, origin=f"tool:{call.tool}")
         await self._record(session, turn, call, item, batch)
         hit("tool.after_record")
 

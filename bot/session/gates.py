@@ -70,17 +70,14 @@ class Gates:
             return Run()
         return Ask(self._approval(tool, tool_call, call, turn, evidence(history), now))
 
-    def _approval(
-        self, tool: Tool, tool_call: ToolCall, call: Call, turn: Turn, read: tuple[str, ...], now: int
-    ) -> NewPrompt:
+    def _approval(self, tool: Tool, tool_call: ToolCall, call: Call, turn: Turn, read: tuple[str, ...], now: int) -> NewPrompt:
         approval = tool.approval or Approval()
-        who = approval.by_text or ("Somebody with the right to" if approval.by is not None else turn.requester.name)
         return _prompt(
             call,
             turn,
             purpose=Purpose.APPROVAL,
             question=approval.question(tool_call),
-            detail=f"{who} may answer. It runs once, as {turn.requester.name}.",
+            detail=f"{approval.answerers(tool_call)} may answer. It runs once, as {turn.requester.name}.",
             fields=_fields(tool_call.arguments),
             evidence=read,
             options=(("approve", "Approve", "primary", "approved"), ("deny", "Deny", "plain", "denied")),
@@ -140,7 +137,8 @@ def _prompt(
     choices: list[JsonValue] = [
         {"id": id_, "label": label, "style": style, "outcome": outcome} for id_, label, style, outcome in options
     ]
-    rows: list[JsonValue] = [["Tool", call.tool], *([name, text] for name, text in fields)]
+    rows: list[JsonValue] = [["Tool", call.tool]]
+    rows += [[name, text] for name, text in fields]
     action: dict[str, JsonValue] = {"call_id": call.call_id, "tool": call.tool, "input": call.arguments}
     body: dict[str, JsonValue] = {
         "request_id": prompt_id,
@@ -169,8 +167,6 @@ def _prompt(
 def _fields(arguments: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     """Every argument in full; what can't be seen is made visible."""
     return tuple((reveal(name), show(value)) for name, value in arguments.items())
-
-
 
 
 def _refused(call: Call, reason: str) -> Refused:

@@ -133,13 +133,13 @@ class SessionRunner:
                 results[call.call_id] = gate.result
             else:
                 now.append((call, None))
-        batch = await self._runner(agent, gates).run(session, turn, now, interrupted=lambda: self._stops(session)) if now else Batch()
+        batch = (
+            await self._runner(agent, gates).run(session, turn, now, interrupted=lambda: self._stops(session)) if now else Batch()
+        )
         results.update(batch.results)
         prompts: list[NewPrompt] = [*asks, *batch.again]
         ordered = [results[call.call_id] for call in calls if call.call_id in results]
-        change = changes.thought(
-            session.state, turn, reply, n=session.step_no, calls=calls, results=ordered, prompts=prompts
-        )
+        change = changes.thought(session.state, turn, reply, n=session.step_no, calls=calls, results=ordered, prompts=prompts)
         return await self._commit(session, change)
 
     async def _ask(self, session: LiveSession, turn: Turn, agent: ReadyAgent) -> ModelReply:
@@ -268,9 +268,7 @@ class SessionRunner:
             tools: list[JsonValue] = [key.removeprefix("result:") for key in session.records if key.startswith("result:")]
             data["reused"] = {"model": reused, "tools": tools}
             data["previous"] = "killed" if claim.interrupted else "error" if claim.last_error else "released"
-        signals = await self.store.append(
-            session.run_id, session.epoch, (event_draft(Draft(type="step.started", data=data)),)
-        )
+        signals = await self.store.append(session.run_id, session.epoch, (event_draft(Draft(type="step.started", data=data)),))
         session.announced = True
         session.worked = True
         if signals.inbox_seq > session.seen or signals.cancel_pending:

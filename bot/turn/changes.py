@@ -74,7 +74,7 @@ def thought(
         input_tokens=state.input_tokens + reply.usage.input_tokens,
         turn=replace(turn, step_index=turn.step_index + 1, model_calls=turn.model_calls + 1, pending=held),
     )
-    items = (AssistantItem(reply.text, tuple(calls), model=reply.model, usage=reply.usage), *results)
+    items: tuple[Item, ...] = (AssistantItem(reply.text, tuple(calls), model=reply.model, usage=reply.usage), *results)
     if calls:
         text = (_reply_post(n),) if held and reply.text else ()
         return Change(
@@ -168,7 +168,7 @@ def stopped(state: State, turn: Turn, action: Stop, begun: Begun) -> Change:
 
 def failed(state: State, turn: Turn, action: Fail, begun: Begun, *, error_id: str) -> Change:
     """End the turn as failed; the session goes on with the next message."""
-    items = _abandoned(turn, begun, ResultStatus.CANCELLED, "The turn failed before this call ran.")
+    items: tuple[Item, ...] = _abandoned(turn, begun, ResultStatus.CANCELLED, "The turn failed before this call ran.")
     note = NoteItem("The turn before ended with an error and gave no answer.", "framework", trust=Trust.SYSTEM)
     settle = tuple((pending.prompt_id, PromptOutcome.CANCELLED) for pending in turn.asked)
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": state.sequence}

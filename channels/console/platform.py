@@ -81,9 +81,7 @@ class ConsolePlatform:
         def write(db: sqlite3.Connection) -> Thread:
             own = secrets.token_hex(10) if client_id is None else hashlib.sha256(client_id.encode()).hexdigest()[:20]
             thread_id = f"{rows.platform_id(db)}-{own}"
-            new = Thread(
-                thread_id, title, channel=channel, shared_outside=shared_outside, created_at=now, version=0, last_at=now
-            )
+            new = Thread(thread_id, title, channel=channel, shared_outside=shared_outside, created_at=now, version=0, last_at=now)
             return rows.add_thread(db, new)
 
         return await self.file.write(write)

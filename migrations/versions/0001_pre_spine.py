@@ -45,6 +45,13 @@ def upgrade() -> None:
     _lane()
     _outbox()
     _worker()
+    op.create_table(
+        "moor_participant",
+        sa.Column("run_id", sa.Text(), nullable=False),
+        sa.Column("principal", sa.Text(), nullable=False),
+        sa.Column("joined_at", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.PrimaryKeyConstraint("run_id", "principal"),
+    )
 
 
 def downgrade() -> None:

@@ -10,14 +10,15 @@ import { drawTurns, drawWorker, pill, setUpInspector, setUpWorker } from "./turn
 
 const NEW = "new";
 const PATIENCE = 700;
+const HIDDEN_FOR = 20_000;
 
 const state = {
-  cast: [], threads: [], viewer: localStorage.getItem("moorings.viewer"),
+  cast: [], threads: [], viewer: sessionStorage.getItem("moorings.viewer") ?? localStorage.getItem("moorings.viewer"),
   threadId: null, place: NEW, thread: null, messages: [], turns: [], live: null, agent: null,
   outgoing: restoreOutgoing(), notes: new Map(), redraw: new Map(), worker: { state: "up", pid: null },
   online: true, late: false, loaded: false, loading: false, locked: false, problem: null, jump: true,
 };
-let stream = null, lateTimer = 0;
+let stream = null, lateTimer = 0, hideTimer = 0;
 
 // Drawing
 
@@ -32,7 +33,7 @@ function draw() {
 }
 
 function drawHead() {
-  const title = state.threadId ? state.thread?.title ?? "" : "New thread";
+  const title = state.problem ? "Not here" : state.threadId ? state.thread?.title ?? "" : "New thread";
   byId("title").textContent = title || "Thread";
   byId("place").textContent = state.threadId ? state.thread?.channel ?? "" : "";
   document.title = title ? `${title} · Moorings` : "Moorings console";
@@ -136,6 +137,13 @@ function connection(now) {
   }
 }
 
+/** Let a tab nobody looks at give its connection back: a browser keeps six to one server, over all tabs. */
+function rest() {
+  clearTimeout(hideTimer);
+  if (document.hidden) hideTimer = setTimeout(() => { stream?.stop(); stream = null; }, HIDDEN_FOR);
+  else if (stream === null) listen();
+}
+
 let frame = 0;
 const drawSoon = () => { frame ||= requestAnimationFrame(() => { frame = 0; draw(); }); };
 
@@ -157,7 +165,8 @@ function changed(change) {
 
 function speakAs(id) {
   state.viewer = id;
-  localStorage.setItem("moorings.viewer", id);
+  sessionStorage.setItem("moorings.viewer", id); // this tab
+  localStorage.setItem("moorings.viewer", id); // the next one
   state.notes.clear();
   announce(`Speaking as ${state.cast.find((member) => member.id === id)?.name}`);
   draw();
@@ -215,6 +224,7 @@ async function start() {
   drawChips(actions.onSay);
   byId("new-thread").addEventListener("click", actions.onNew);
   addEventListener("hashchange", route);
+  document.addEventListener("visibilitychange", rest);
   addEventListener("online", () => stream?.hurry());
   addEventListener("offline", () => stream?.drop());
   setInterval(() => { if (state.online && ["running", "waiting"].includes(state.turns.at(-1)?.state)) loadTurns(); }, 20_000);
