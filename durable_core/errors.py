@@ -17,6 +17,7 @@ DurableError
 ├── Unstorable             a value that can't be stored, with its path
 ├── TooLarge               a value over the size limit
 ├── BadKeyRing             the key ring can't be parsed
+│   └── NoKeys             there is no key at all
 ├── KeyMissing             the key a value was wrapped with is not in the ring
 └── CannotOpen             a sealed value doesn't open: wrong key or wrong place
 """
@@ -148,6 +149,13 @@ class BadKeyRing(DurableError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"MOORINGS_ENCRYPTION_KEYS: {reason}; `moorings keys new` prints a good entry")
         self.reason = reason
+
+
+class NoKeys(BadKeyRing):
+    """The key ring is empty."""
+
+    def __init__(self) -> None:
+        super().__init__("no encryption key is set")
 
 
 class KeyMissing(DurableError):
