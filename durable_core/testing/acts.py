@@ -64,7 +64,11 @@ async def start(store: Store, *, address: str = ADDRESS, lifetime_ms: int | None
 
 async def park(store: Store, claim: Claim, *, timer_at: int | None = None, consume: bool = True) -> Committed:
     """Finish the pending step, complete what it consumed and let go of the run."""
-    done = tuple(SubmissionOutcome(submission_id=c.submission_id, outcome=Outcome.COMPLETED) for c in claim.commands) if consume else ()
+    done = (
+        tuple(SubmissionOutcome(submission_id=c.submission_id, outcome=Outcome.COMPLETED) for c in claim.commands)
+        if consume
+        else ()
+    )
     return await store.commit(
         step_commit(claim, consume=consume, outcomes=done, phase=Phase.IDLE, release=True, timer_at=timer_at, turn_id="turn_0")
     )
@@ -102,7 +106,13 @@ async def asked(
 
 
 async def reply(
-    store: Store, claim: Claim, *, key: str = "reply", text: str = "reply", step_n: int | None = None, events: Sequence[EventDraft] = ()
+    store: Store,
+    claim: Claim,
+    *,
+    key: str = "reply",
+    text: str = "reply",
+    step_n: int | None = None,
+    events: Sequence[EventDraft] = (),
 ) -> None:
     """Record a model's reply of the pending step."""
     await store.record(

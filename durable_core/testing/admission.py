@@ -6,6 +6,7 @@ What lives here: dedupe, addresses, wake-up, refusals. What does not: answers to
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -185,10 +186,17 @@ class Admissions(StoreBench):
         assert [c.seq for c in committed.commands] == [2]
 
     async def test_s4_a_listener_hears_of_an_admission(self, store: Store) -> None:
-        heard: asyncio.Queue[str] = asyncio.Queue()
-        stop = store.watch(lambda ids: [heard.put_nowait(run_id) for run_id in ids or ("any",)] and None)
+        heard: list[str] = []
+        rung = asyncio.Event()
+
+        def listen(run_ids: Sequence[str] | None) -> None:
+            heard.extend(run_ids or ("any",))
+            rung.set()
+
+        stop = store.watch(listen)
         receipt = await store.admit(message())
-        assert await asyncio.wait_for(heard.get(), 10) in {receipt.run_id, "any"}
+        await asyncio.wait_for(rung.wait(), 10)
+        assert heard[0] in {receipt.run_id, "any"}
         stop()
 
     async def test_s4_a_cancel_is_a_signal_until_it_is_consumed(self, store: Store) -> None:

@@ -71,4 +71,3 @@ class StoreBench:
         await made.open()
         yield made
         await made.close()
-

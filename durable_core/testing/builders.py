@@ -119,7 +119,12 @@ def event(text: str = "tick", *, visible: bool = True, refs: tuple[tuple[str, st
 
 
 def post(
-    address: str = ADDRESS, *, text: str = "post", delivery_id: str | None = None, prompt_id: str | None = None, edit_of: str | None = None
+    address: str = ADDRESS,
+    *,
+    text: str = "post",
+    delivery_id: str | None = None,
+    prompt_id: str | None = None,
+    edit_of: str | None = None,
 ) -> OutboxDraft:
     """Return a message owed to an address; with `edit_of`, an edit of that delivery."""
     return OutboxDraft(
@@ -133,7 +138,11 @@ def post(
 
 
 def prompt(
-    *, policy: AnswerPolicy = AnswerPolicy.REQUESTER, requester: str = ALICE, expires_at: int | None = None, call_id: str = "0.0.0"
+    *,
+    policy: AnswerPolicy = AnswerPolicy.REQUESTER,
+    requester: str = ALICE,
+    expires_at: int | None = None,
+    call_id: str = "0.0.0",
 ) -> PromptDraft:
     """Return a question to be opened by a commit."""
     return PromptDraft(

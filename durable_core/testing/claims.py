@@ -334,5 +334,3 @@ class Claims(StoreBench):
         run_id = await parked(store)
         await store.admit(cancel(run_id))
         assert (await claim_one(store)).signals.cancel_pending
-
-

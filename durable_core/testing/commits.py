@@ -36,7 +36,8 @@ from durable_core.testing.builders import (
 def done(claim: Claim, outcome: Outcome = Outcome.COMPLETED) -> tuple[SubmissionOutcome, ...]:
     """Return an outcome for each command of a claim."""
     return tuple(
-        SubmissionOutcome(submission_id=c.submission_id, outcome=outcome, detail=body("detail"), reply_step=0) for c in claim.commands
+        SubmissionOutcome(submission_id=c.submission_id, outcome=outcome, detail=body("detail"), reply_step=0)
+        for c in claim.commands
     )
 
 
@@ -149,7 +150,7 @@ class Commits(StoreBench):
         again = await store.refresh(claim.run_id, claim.epoch)
         marks = await store.rows(NOTES, {"run_id": claim.run_id})
         events = await store.events(claim.run_id)
-        assert (len(marks), len(events), len(again.commands)) in {(again.step_no, again.step_no, 1 - again.step_no)}
+        assert (len(marks), len(events), len(again.commands)) == (again.step_no, again.step_no, 1 - again.step_no)
 
     async def test_s11_what_was_consumed_is_linked_to_the_turn_that_took_it(self, store: Store) -> None:
         claim = await start(store)

@@ -41,7 +41,9 @@ class Events(StoreBench):
 
     async def test_s21_racing_appends_leave_no_gap(self, store: Store) -> None:
         claim, prompt_id = await asked(store, release=False)
-        calls = [store.append(claim.run_id, claim.epoch, (event(f"{n}a", visible=bool(n % 2)), event(f"{n}b"))) for n in range(20)]
+        calls = [
+            store.append(claim.run_id, claim.epoch, (event(f"{n}a", visible=bool(n % 2)), event(f"{n}b"))) for n in range(20)
+        ]
         await asyncio.gather(*calls, store.answer(answer(prompt_id, events=(event("click"),))))
         everything = await store.events(claim.run_id, hidden=True)
         gap_free(everything)
@@ -67,7 +69,9 @@ class Events(StoreBench):
         assert [(e.index, e.body) for e in await store.events(first.run_id)] == [(n, body(f"a{n}")) for n in range(3)]
         assert [(e.index, e.body) for e in await store.events(second.run_id)] == [(n, body(f"b{n}")) for n in range(3)]
 
-    async def test_s21_an_event_carries_the_attempt_that_wrote_it_and_never_changes(self, store: Store, clock: WindableClock) -> None:
+    async def test_s21_an_event_carries_the_attempt_that_wrote_it_and_never_changes(
+        self, store: Store, clock: WindableClock
+    ) -> None:
         claim = await start(store)
         await store.append(claim.run_id, claim.epoch, (event("first try"),))
         before = await store.events(claim.run_id)

@@ -55,7 +55,11 @@ class Prompts(StoreBench):
         for receipt in (won, late):
             assert receipt.prompt is not None
             assert (receipt.prompt.outcome, receipt.prompt.option_id) == (PromptOutcome.APPROVED, "approve")
-            assert (receipt.prompt.settled_by, receipt.prompt.settled_name, receipt.prompt.settled_via) == (ALICE, "Alice", "button")
+            assert (receipt.prompt.settled_by, receipt.prompt.settled_name, receipt.prompt.settled_via) == (
+                ALICE,
+                "Alice",
+                "button",
+            )
             assert receipt.prompt.settled_at == clock.now_ms
         stale = await store.submission(late.submission_id)
         assert stale.outcome is Outcome.COMPLETED
