@@ -179,6 +179,15 @@ class Claims(StoreBench):
         assert (claim.now, claim.created_at, claim.deadline_at) == (clock.now_ms, clock.now_ms, clock.now_ms + MINUTE)
         assert (await store.run(claim.run_id)).status is RunStatus.OPEN
 
+    async def test_s8_a_claim_that_is_read_again_is_the_same(self, store: Store) -> None:
+        claim = await start(store)
+        assert await store.refresh(claim.run_id, claim.epoch) == claim
+        await reply(store, claim)
+        await store.reap("w1")
+        again = await claim_one(store, "w2")
+        assert again.interrupted
+        assert await store.refresh(again.run_id, again.epoch) == again
+
     # ── S9 ──
     async def test_s9_what_a_dead_owner_held_is_claimed_at_once_and_charged(self, store: Store) -> None:
         first = await start(store)
@@ -330,7 +339,7 @@ class Claims(StoreBench):
         await store.commit(step_commit(claim, outbox=(post(),), release=True, phase=Phase.IDLE))
         assert (await store.due("w1")).lane_at == clock.now_ms
 
-    async def test_s10_a_cancel_is_due_like_any_input(self, store: Store) -> None:
-        run_id = await parked(store)
-        await store.admit(cancel(run_id))
+    async def test_s10_a_cancel_of_a_waiting_turn_is_due_like_any_input(self, store: Store) -> None:
+        claim, _ = await asked(store)
+        await store.admit(cancel(claim.run_id))
         assert (await claim_one(store)).signals.cancel_pending

