@@ -1,0 +1,1 @@
+"""Tests of the three packages; the tree mirrors the source."""

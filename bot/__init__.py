@@ -1,0 +1,1 @@
+"""Agents, tools and approvals: what an author writes and runs."""

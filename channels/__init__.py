@@ -1,0 +1,1 @@
+"""How people reach an agent: verified events in, messages and cards out."""

@@ -1,0 +1,1 @@
+"""What must survive: runs, steps, prompts, streams and the outbox."""

@@ -1,0 +1,126 @@
+"""The schema's version: which one this code needs, which one a database has, and how to get there.
+
+What lives here: the migrations folder, the version, the upgrade. What does not: tables (`tables.py`), revisions (`migrations/`).
+Importing this module loads neither SQLAlchemy nor Alembic; only `upgrade` and `memory_script` do.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from durable_core.errors import Broken
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+    from sqlalchemy import Connection, Engine
+
+HEAD: Final = "0001_pre_spine"
+"""The revision this code needs."""
+VERSION_TABLE: Final = "moor_alembic"
+
+_LOCK: Final = 0x6D6F6F72
+"""PostgreSQL's advisory lock of whoever migrates ("moor")."""
+
+
+def migrations_folder() -> Path:
+    """Return the folder of the revisions: inside the package when installed, beside it in a checkout."""
+    package = Path(__file__).resolve().parent
+    for folder in (package / "migrations", package.parent / "migrations"):
+        if (folder / "env.py").is_file():
+            return folder
+    raise Broken("the migrations are missing; install moorings again")
+
+
+def found_version(path: str | Path) -> str | None:
+    """Return the revision of a SQLite file, None where there is no file or no schema in it.
+
+    Raises:
+        Broken: the file is no database.
+    """
+    if not Path(path).is_file():
+        return None
+    try:
+        connection = sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)
+        try:
+            rows = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchall()  # noqa: S608 - a constant
+        finally:
+            connection.close()
+    except sqlite3.OperationalError as error:
+        if "no such table" in str(error):
+            return None
+        raise Broken(f"can't read {path}: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise Broken(f"{path} is not a SQLite database: {error}") from error
+    return str(rows[0][0]) if rows else None
+
+
+def upgrade(url: str) -> None:
+    """Bring a database to `HEAD`; two processes that do so at once take turns. Blocks: call it in a thread."""
+    engine = _engine(url)
+    try:
+        with engine.begin() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+            _run(connection)
+    finally:
+        engine.dispose()
+
+
+@cache
+def memory_script() -> str:
+    """Return the statements that make the schema, for databases in memory; made once a process by the migrations."""
+    engine = _engine("sqlite:///:memory:")
+    try:
+        with engine.connect() as connection:
+            with connection.begin():
+                _run(connection)
+            driver = connection.connection.driver_connection
+            if not isinstance(driver, sqlite3.Connection):
+                raise Broken("SQLAlchemy's SQLite driver is not sqlite3")
+            return "\n".join(driver.iterdump())
+    finally:
+        engine.dispose()
+
+
+def config() -> Config:
+    """Return Alembic's settings; no file holds them."""
+    from alembic.config import Config  # noqa: PLC0415 - heavy, and only migrating needs it
+
+    settings = Config()
+    settings.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
+    return settings
+
+
+def _run(connection: Connection) -> None:
+    from alembic import command  # noqa: PLC0415 - heavy, and only migrating needs it
+
+    settings = config()
+    settings.attributes["connection"] = connection
+    command.upgrade(settings, "head")
+
+
+def _engine(url: str) -> Engine:
+    from sqlalchemy import create_engine, event, make_url, pool  # noqa: PLC0415 - heavy, and only migrating needs it
+
+    parsed = make_url(url)
+    if parsed.drivername in {"postgres", "postgresql"}:
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    if parsed.get_backend_name() != "sqlite":
+        return create_engine(parsed, poolclass=pool.NullPool)
+    engine = create_engine(parsed, poolclass=pool.StaticPool)
+
+    # sqlite3 begins a transaction only before INSERT, UPDATE and DELETE, so that a revision would be half
+    # applied after a crash; SQLAlchemy's documented cure is to begin by hand.
+    @event.listens_for(engine, "connect")
+    def _(driver: sqlite3.Connection, _record: object) -> None:
+        driver.isolation_level = None
+        driver.execute("PRAGMA busy_timeout = 30000")
+
+    @event.listens_for(engine, "begin")
+    def _(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine

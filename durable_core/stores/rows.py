@@ -1,0 +1,264 @@
+"""Values out of rows: columns in a fixed order, and what is made of them; the same for every database.
+
+What lives here: column lists and the constructors that read them. What does not: statements, which belong to a dialect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import orjson
+
+from durable_core.codec import decode, encode
+from durable_core.model import (
+    AnswerPolicy,
+    AnswerStatus,
+    Claim,
+    Command,
+    CommandKind,
+    Event,
+    Outcome,
+    Phase,
+    Prompt,
+    PromptOutcome,
+    Record,
+    RecordKind,
+    Run,
+    RunStatus,
+    Signals,
+    Step,
+    Submission,
+)
+from durable_core.stores import sealing
+from durable_core.stores.sealing import Place
+
+Columns = Sequence[Any]
+
+RUN: Final = (
+    "run_id, name, status, phase, creator, header, turn_id, step_no, attempt, event_index, spec_version, deployment,"
+    " created_at, deadline_at, ended_at, end_reason"
+)
+CLAIM: Final = (
+    "run_id, epoch, owner, name, creator, header, spec_version, deployment, step_no, attempt, charged, crashes, last_error,"
+    " retry_at, step_started_at, created_at, deadline_at, phase, turn_id, inbox_seq, cancel_seq, interrupted"
+)
+COMMAND: Final = "run_id, seq, kind, body, submission_id, principal, at"
+RECORD: Final = "run_id, step_n, key, kind, input_hash, body, attempt, at"
+STEP: Final = "run_id, n, kind, name, attempt, spec_version, deployment, input, output, started_at, completed_at"
+EVENT: Final = "run_id, seq, idx, type, body, refs, attempt, at"
+PROMPT: Final = (
+    "p.prompt_id, p.run_id, p.kind, p.step_n, p.call_id, p.body, p.requester, p.policy, p.created_seq, p.created_at,"
+    " p.expires_at, p.outcome, p.option_id, p.settled_by, p.settled_name, p.settled_via, p.settled_at, p.note"
+)
+PROMPT_WIDTH: Final = 18
+SUBMISSION: Final = (
+    "a.submission_id, a.run_id, a.source, a.kind, a.seq, a.turn_id, a.outcome, a.detail, a.reply_step, a.at, a.done_at,"
+    " c.taken_step, r.phase, r.turn_id"
+)
+
+
+class Opener(Protocol):
+    """What opens sealed columns: a transaction that knows the run's key."""
+
+    def open(self, run_id: str, sealed: bytes, at: Place) -> bytes: ...
+
+    def open_optional(self, run_id: str, sealed: bytes | None, at: Place) -> bytes | None: ...
+
+
+def run(opener: Opener, row: Columns) -> Run:
+    """Read `RUN`."""
+    return Run(
+        run_id=row[0],
+        name=row[1],
+        status=RunStatus(row[2]),
+        phase=Phase(row[3]),
+        creator=row[4],
+        header=opener.open(row[0], row[5], sealing.run_header()),
+        turn_id=row[6],
+        step_no=row[7],
+        attempt=row[8],
+        event_count=row[9],
+        spec_version=row[10],
+        deployment=row[11],
+        created_at=row[12],
+        deadline_at=row[13],
+        ended_at=row[14],
+        end_reason=row[15],
+    )
+
+
+def claim(
+    opener: Opener,
+    row: Columns,
+    *,
+    now: int,
+    commands: tuple[Command, ...],
+    prompts: tuple[Prompt, ...],
+    records: tuple[Record, ...],
+) -> Claim:
+    """Read `CLAIM`, with what the pending step has."""
+    return Claim(
+        run_id=row[0],
+        epoch=row[1],
+        owner=row[2],
+        name=row[3],
+        creator=row[4],
+        header=opener.open(row[0], row[5], sealing.run_header()),
+        spec_version=row[6],
+        deployment=row[7],
+        step_no=row[8],
+        attempt=row[9],
+        charged=row[10],
+        crashes=row[11],
+        interrupted=bool(row[21]),
+        last_error=row[12],
+        retry_at=row[13],
+        step_started_at=row[14],
+        now=now,
+        created_at=row[15],
+        deadline_at=row[16],
+        phase=Phase(row[17]),
+        turn_id=row[18],
+        signals=Signals(inbox_seq=row[19], cancel_pending=row[20] > 0),
+        commands=commands,
+        prompts=prompts,
+        records=records,
+    )
+
+
+def command(opener: Opener, row: Columns) -> Command:
+    """Read `COMMAND`."""
+    return Command(
+        seq=row[1],
+        kind=CommandKind(row[2]),
+        body=opener.open(row[0], row[3], sealing.command_body(row[1])),
+        submission_id=row[4],
+        principal=row[5],
+        at=row[6],
+    )
+
+
+def record(opener: Opener, row: Columns) -> Record:
+    """Read `RECORD`."""
+    return Record(
+        key=row[2],
+        kind=RecordKind(row[3]),
+        input_hash=row[4],
+        body=opener.open(row[0], row[5], sealing.record_body(row[1], row[2])),
+        attempt=row[6],
+        at=row[7],
+    )
+
+
+def step(opener: Opener, row: Columns) -> Step:
+    """Read `STEP`."""
+    return Step(
+        n=row[1],
+        kind=row[2],
+        name=row[3],
+        attempt=row[4],
+        spec_version=row[5],
+        deployment=row[6],
+        input=opener.open(row[0], row[7], sealing.step_input(row[1])),
+        output=opener.open(row[0], row[8], sealing.step_output(row[1])),
+        started_at=row[9],
+        completed_at=row[10],
+    )
+
+
+def event(opener: Opener, row: Columns) -> Event:
+    """Read `EVENT`."""
+    return Event(
+        seq=row[1],
+        index=row[2],
+        type=row[3],
+        body=opener.open(row[0], row[4], sealing.event_body(row[1])),
+        refs=refs_from(row[5]),
+        attempt=row[6],
+        at=row[7],
+    )
+
+
+def prompt(opener: Opener, row: Columns) -> Prompt:
+    """Read `PROMPT`."""
+    prompt_id, run_id = row[0], row[1]
+    return Prompt(
+        prompt_id=prompt_id,
+        run_id=run_id,
+        kind=row[2],
+        step_n=row[3],
+        call_id=row[4],
+        body=opener.open(run_id, row[5], sealing.prompt_body(prompt_id)),
+        requester=row[6],
+        policy=AnswerPolicy(row[7]),
+        created_seq=row[8],
+        created_at=row[9],
+        expires_at=row[10],
+        outcome=None if row[11] is None else PromptOutcome(row[11]),
+        option_id=row[12],
+        settled_by=row[13],
+        settled_name=row[14],
+        settled_via=row[15],
+        settled_at=row[16],
+        note=opener.open_optional(run_id, row[17], sealing.prompt_note(prompt_id)),
+    )
+
+
+def submission(opener: Opener, row: Columns) -> Submission:
+    """Read `SUBMISSION`."""
+    outcome = None if row[6] is None else Outcome(row[6])
+    return Submission(
+        submission_id=row[0],
+        run_id=row[1],
+        source=row[2],
+        kind=row[3],
+        seq=row[4],
+        # without an inbox entry there is nothing left to consume once it is settled
+        consumed=row[11] is not None or (row[4] == 0 and outcome is not None),
+        turn_id=row[5],
+        outcome=outcome,
+        detail=opener.open_optional(row[1], row[7], sealing.admission_detail(row[0])),
+        reply_step=row[8],
+        at=row[9],
+        done_at=row[10],
+        run_phase=Phase(row[12]),
+        run_turn_id=row[13],
+    )
+
+
+# ── small encoded values ──
+
+
+def refs_to(refs: Sequence[tuple[str, str]]) -> str | None:
+    """Write an event's references as JSON text."""
+    return orjson.dumps(refs).decode() if refs else None
+
+
+def refs_from(text: str | None) -> tuple[tuple[str, str], ...]:
+    """Read an event's references."""
+    return tuple((field, target) for field, target in orjson.loads(text)) if text else ()
+
+
+class AnswerResult(NamedTuple):
+    """What is kept of an answer beside its submission."""
+
+    status: AnswerStatus
+    reason: str | None
+    prompt_id: str | None
+
+
+def answer_detail(prompt_id: str, status: AnswerStatus, reason: str | None) -> bytes:
+    """Write what became of an answer, for its submission."""
+    return encode({"status": status.value, "reason": reason, "prompt_id": prompt_id})
+
+
+def answer_result(detail: bytes | None) -> AnswerResult:
+    """Read what became of an answer; one whose run ended first says so."""
+    match decode(detail) if detail else None:
+        case {"status": str(status), "reason": str(reason), "prompt_id": str(prompt_id)}:
+            return AnswerResult(AnswerStatus(status), reason, prompt_id)
+        case {"status": str(status), "prompt_id": str(prompt_id)}:
+            return AnswerResult(AnswerStatus(status), None, prompt_id)
+        case _:
+            return AnswerResult(AnswerStatus.REFUSED, "ended", None)

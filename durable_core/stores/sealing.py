@@ -1,0 +1,134 @@
+"""Sealing of stored values: one random key a run, wrapped by the key ring, and the place each value is bound to.
+
+What lives here: session keys, their cache, and the names of places. What does not: the ciphers (`durable_core/crypto.py`), SQL.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+from durable_core.crypto import KeyRing, SessionKey, new_session_key
+
+CACHED_KEYS: Final = 1_000
+
+
+class Place(NamedTuple):
+    """Where a sealed value stands: it opens nowhere else."""
+
+    table: str
+    rest: str
+    """The row's primary key after the run's id."""
+    column: str
+
+    def row(self, run_id: str) -> str:
+        """Name the row."""
+        return f"{run_id}/{self.rest}"
+
+
+class Sealing:
+    """Session keys by run; safe to use from several threads."""
+
+    def __init__(self, keys: KeyRing, *, size: int = CACHED_KEYS) -> None:
+        self._ring = keys
+        self._size = size
+        self._lock = threading.Lock()
+        self._cache: OrderedDict[str, SessionKey] = OrderedDict()
+
+    def new_key(self, run_id: str) -> tuple[SessionKey, bytes]:
+        """Make a key and its wrapped form; it isn't cached, since its run may yet be rolled back."""
+        raw = new_session_key()
+        return SessionKey(raw), self._ring.wrap(raw, _aad(run_id))
+
+    def cached(self, run_id: str) -> SessionKey | None:
+        """Return a key that was kept."""
+        with self._lock:
+            key = self._cache.get(run_id)
+            if key is not None:
+                self._cache.move_to_end(run_id)
+            return key
+
+    def keep(self, keys: dict[str, SessionKey]) -> None:
+        """Keep keys of committed runs, dropping those least recently used."""
+        with self._lock:
+            self._cache.update(keys)
+            while len(self._cache) > self._size:
+                self._cache.popitem(last=False)
+
+    def unwrap(self, run_id: str, wrapped: bytes) -> SessionKey:
+        """Open a stored key and keep it.
+
+        Raises:
+            KeyMissing, CannotOpen: the ring doesn't hold the wrapping key, or the value isn't this run's.
+        """
+        key = SessionKey(self._ring.unwrap(wrapped, _aad(run_id)))
+        self.keep({run_id: key})
+        return key
+
+
+def _aad(run_id: str) -> bytes:
+    return f"moor_run/{run_id}/session_key".encode()
+
+
+# ── places ──
+
+
+def run_header() -> Place:
+    """Return the place of a run's settings."""
+    return Place("moor_run", "", "header")
+
+
+def admission_detail(submission_id: str) -> Place:
+    """Return the place of an outcome's detail; the submission names its admission as well as (source, key) does."""
+    return Place("moor_admission", submission_id, "detail")
+
+
+def command_body(seq: int) -> Place:
+    """Return the place of an inbox entry's content."""
+    return Place("moor_command", str(seq), "body")
+
+
+def step_input(n: int) -> Place:
+    """Return the place of a step's input."""
+    return Place("moor_step", str(n), "input")
+
+
+def step_output(n: int) -> Place:
+    """Return the place of a step's output."""
+    return Place("moor_step", str(n), "output")
+
+
+def record_body(step_n: int, key: str) -> Place:
+    """Return the place of a record's content."""
+    return Place("moor_record", f"{step_n}/{key}", "body")
+
+
+def event_body(seq: int) -> Place:
+    """Return the place of an event's own data."""
+    return Place("moor_event", str(seq), "body")
+
+
+def prompt_body(prompt_id: str) -> Place:
+    """Return the place of a prompt's content."""
+    return Place("moor_prompt", prompt_id, "body")
+
+
+def prompt_note(prompt_id: str) -> Place:
+    """Return the place of the words that came with an answer."""
+    return Place("moor_prompt", prompt_id, "note")
+
+
+def interaction_body(interaction_id: str) -> Place:
+    """Return the place of who answered from where."""
+    return Place("moor_interaction", interaction_id, "body")
+
+
+def interaction_note(interaction_id: str) -> Place:
+    """Return the place of an undecided answer's words."""
+    return Place("moor_interaction", interaction_id, "note")
+
+
+def outbox_body(delivery_id: str) -> Place:
+    """Return the place of an owed message's content."""
+    return Place("moor_outbox", delivery_id, "body")

@@ -1,0 +1,190 @@
+"""Claims: taking runs, keeping them, giving them back, and taking them from the dead.
+
+What lives here: everything about a run's lease. What does not: what a worker writes under it (`commits.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from durable_core.errors import LeaseLost
+from durable_core.model import (
+    ALONE_AFTER_CRASHES,
+    Claim,
+    ClaimRequest,
+    Command,
+    CommandKind,
+    EventDraft,
+    Prompt,
+    Record,
+    Signals,
+)
+from durable_core.stores import rows
+from durable_core.stores.sqlite import events
+from durable_core.stores.sqlite.runs import RELEASED_WAKE, fence
+from durable_core.stores.sqlite.tx import Row, Tx
+
+_DUE: Final = """
+    SELECT run_id, crashes >= :alone_after FROM moor_run
+    WHERE wake_at IS NOT NULL AND owner IS NULL AND wake_at <= :now AND status = 'open'
+      AND spec_version BETWEEN :min_readable AND :current AND (:alone OR crashes < :alone_after)
+    ORDER BY wake_at LIMIT :limit
+"""
+_TAKE: Final = f"""
+    UPDATE moor_run SET
+        owner = :owner, lease_until = :lease_until, epoch = epoch + 1, attempt = attempt + 1, wake_at = NULL,
+        step_started_at = coalesce(step_started_at, max(last_at, :now)), progressed = 0
+    WHERE run_id = :run_id
+    RETURNING {rows.CLAIM}
+"""
+# The one who held it did not give it back: charged, unless it got something done (CORE 15); the new epoch fences it.
+_LOSE: Final = """
+    UPDATE moor_run SET
+        owner = NULL, lease_until = NULL, epoch = epoch + 1, interrupted = 1, wake_at = :now,
+        charged = charged + 1 - progressed, crashes = crashes + 1 - progressed, last_error = :error
+    WHERE owner IS NOT NULL AND {which}
+    RETURNING run_id
+"""
+_RENEW: Final = """
+    UPDATE moor_run SET lease_until = ? WHERE run_id = ? AND epoch = ? AND owner = ? RETURNING inbox_seq, cancel_seq
+"""
+_RELEASE: Final = f"""
+    UPDATE moor_run SET
+        owner = NULL, lease_until = NULL, wake_at = {RELEASED_WAKE}, attempt = attempt - :unused,
+        interrupted = interrupted * :unused,
+        step_started_at = CASE WHEN attempt > :unused THEN step_started_at END
+    WHERE run_id = :run_id
+"""
+_CHARGE: Final = f"""
+    UPDATE moor_run SET
+        owner = NULL, lease_until = NULL, wake_at = {RELEASED_WAKE}, interrupted = 0, charged = charged + 1,
+        last_error = :error, retry_at = :timer_at
+    WHERE run_id = :run_id
+"""
+_COMMANDS: Final = f"""
+    SELECT {rows.COMMAND} FROM moor_command WHERE run_id = ? AND taken_step IS NULL AND seq > ? ORDER BY seq
+"""
+_OPEN: Final = f"""
+    SELECT {rows.PROMPT} FROM moor_prompt p WHERE run_id = ? AND outcome IS NULL ORDER BY created_at, prompt_id
+"""
+_ANSWERED: Final = f"""
+    SELECT {rows.PROMPT} FROM moor_prompt p WHERE run_id = ? AND settled_seq IN
+        (SELECT seq FROM moor_command WHERE run_id = ? AND taken_step IS NULL AND kind = 'response')
+    ORDER BY settled_seq
+"""
+_RECORDS: Final = f"SELECT {rows.RECORD} FROM moor_record WHERE run_id = ? AND step_n = ? ORDER BY at, rowid"
+
+
+def claim(tx: Tx, request: ClaimRequest) -> list[Claim]:
+    """Take due runs, the longest due first. A run that crashed its workers is taken by itself or not at all."""
+    lose_expired(tx)
+    due = tx.all(
+        _DUE,
+        {
+            "now": tx.now,
+            "limit": request.limit,
+            "min_readable": request.min_readable,
+            "current": request.current,
+            "alone": request.alone,
+            "alone_after": ALONE_AFTER_CRASHES,
+        },
+    )
+    if due and due[0][1]:
+        due = due[:1]
+    return [_take(tx, request, run_id) for run_id, crasher in due if not crasher or len(due) == 1]
+
+
+def lose_expired(tx: Tx) -> int:
+    """Take back runs whose lease is over, whoever holds them."""
+    return _lose(tx, "lease_until < :now", {"error": "lease expired"})
+
+
+def lose_owned(tx: Tx, owner: str) -> int:
+    """Take back what a dead incarnation holds."""
+    return _lose(tx, "owner = :owner", {"error": "worker died", "owner": owner})
+
+
+def refresh(tx: Tx, run_id: str, epoch: int) -> Claim:
+    """Read a held run again.
+
+    Raises:
+        LeaseLost: it isn't held by this epoch.
+    """
+    fence(tx, run_id, epoch)
+    row = tx.one(f"SELECT {rows.CLAIM} FROM moor_run WHERE run_id = ?", (run_id,))
+    if row is None:
+        raise LeaseLost(run_id, epoch)
+    return _loaded(tx, row)
+
+
+def renew(tx: Tx, owner: str, leases: Sequence[tuple[str, int]], *, lease_ms: int) -> dict[str, Signals]:
+    """Prolong leases; those that are lost are missing in the answer."""
+    renewed = {}
+    until = tx.now + lease_ms
+    for run_id, epoch in leases:
+        row = tx.one(_RENEW, (until, run_id, epoch, owner))
+        if row is not None:
+            renewed[run_id] = Signals(inbox_seq=row[0], cancel_pending=row[1] > 0)
+    tx.run("UPDATE moor_worker SET heartbeat = ? WHERE owner = ?", (tx.now, owner))
+    return renewed
+
+
+def release(tx: Tx, run_id: str, epoch: int, *, timer_at: int | None, seen: int, unused: bool) -> None:
+    """Give a run back without a step; not charged."""
+    fence(tx, run_id, epoch)
+    tx.run(_RELEASE, {"run_id": run_id, "timer_at": timer_at, "seen": seen, "now": tx.now, "unused": int(unused)})
+    tx.changed.add(run_id)
+
+
+def charge(tx: Tx, run_id: str, epoch: int, *, error: str, retry_at: int, seen: int, drafts: Sequence[EventDraft]) -> None:
+    """Give a run back after a failed attempt that counts."""
+    fence(tx, run_id, epoch)
+    events.append(tx, run_id, drafts)
+    tx.run(_CHARGE, {"run_id": run_id, "timer_at": retry_at, "seen": seen, "now": tx.now, "error": error})
+    tx.changed.add(run_id)
+
+
+def commands_after(tx: Tx, run_id: str, seq: int) -> tuple[Command, ...]:
+    """Return what nobody has consumed, from behind `seq` on."""
+    return tuple(rows.command(tx, row) for row in tx.all(_COMMANDS, (run_id, seq)))
+
+
+def open_prompts(tx: Tx, run_id: str) -> tuple[Prompt, ...]:
+    """Return a run's open prompts, oldest first."""
+    return tuple(rows.prompt(tx, row) for row in tx.all(_OPEN, (run_id,)))
+
+
+def records(tx: Tx, run_id: str, step_n: int) -> tuple[Record, ...]:
+    """Return what a step recorded, in order."""
+    return tuple(rows.record(tx, row) for row in tx.all(_RECORDS, (run_id, step_n)))
+
+
+def _take(tx: Tx, request: ClaimRequest, run_id: str) -> Claim:
+    lease_until = tx.now + request.lease_ms
+    row = tx.one(_TAKE, {"run_id": run_id, "owner": request.owner, "lease_until": lease_until, "now": tx.now})
+    if row is None:
+        raise LeaseLost(run_id, 0)
+    return _loaded(tx, row)
+
+
+def _loaded(tx: Tx, row: Row) -> Claim:
+    run_id, step_no = row[0], row[8]
+    commands = commands_after(tx, run_id, 0)
+    prompts = open_prompts(tx, run_id)
+    if any(command.kind is CommandKind.RESPONSE for command in commands):
+        prompts = (*prompts, *(rows.prompt(tx, settled) for settled in tx.all(_ANSWERED, (run_id, run_id))))
+    return rows.claim(
+        tx,
+        row,
+        now=tx.now,
+        commands=commands,
+        prompts=prompts,
+        records=records(tx, run_id, step_no),
+    )
+
+
+def _lose(tx: Tx, which: str, parameters: dict[str, str]) -> int:
+    lost = tx.all(_LOSE.format(which=which), {"now": tx.now, **parameters})
+    tx.changed.update(run_id for (run_id,) in lost)
+    return len(lost)

@@ -1,0 +1,225 @@
+"""Commits: finishing a step, and what a worker keeps on the way to it; all under the fence.
+
+What lives here: steps, records, events of the running attempt. What does not: claims, and prompts answered by people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from durable_core.errors import Broken, LeaseLost, NotFound, PromptTaken
+from durable_core.model import (
+    CURRENT_SPEC,
+    Committed,
+    EventDraft,
+    Extra,
+    PromptDraft,
+    RecordKind,
+    RunStatus,
+    Signals,
+    StepCommit,
+)
+from durable_core.stores import sealing
+from durable_core.stores.sqlite import claims, events, outbox, settling, submissions
+from durable_core.stores.sqlite.runs import RELEASED_WAKE, Held, fence
+from durable_core.stores.sqlite.tx import Tx
+
+_STEP: Final = """
+    INSERT INTO moor_step (run_id, n, kind, name, attempt, spec_version, deployment, input, output, started_at, completed_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+# Back to a fresh step; a cancel that came after those consumed stays pending.
+_NEXT: Final = """
+    step_no = step_no + 1, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL, last_error = NULL,
+    cancel_seq = CASE WHEN cancel_seq = :cancelled THEN 0 ELSE cancel_seq END,
+    phase = :phase, turn_id = :turn_id, last_at = :at, spec_version = :spec
+"""
+_KEEP: Final = f"UPDATE moor_run SET {_NEXT}, attempt = 1, step_started_at = :at WHERE run_id = :run_id"
+_LET_GO: Final = f"""
+    UPDATE moor_run SET {_NEXT}, attempt = 0, step_started_at = NULL, owner = NULL, lease_until = NULL, wake_at = {RELEASED_WAKE}
+    WHERE run_id = :run_id
+"""
+_CONSUME: Final = """
+    UPDATE moor_command SET taken_step = ? WHERE run_id = ? AND seq = ? AND taken_step IS NULL RETURNING submission_id
+"""
+_LINK: Final = "UPDATE moor_admission SET turn_id = ? WHERE submission_id = ? AND run_id = ?"
+_PROMPT: Final = """
+    INSERT INTO moor_prompt
+        (run_id, prompt_id, kind, step_n, call_id, body, requester, policy, created_seq, created_at, expires_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_RECORD: Final = """
+    INSERT INTO moor_record (run_id, step_n, key, kind, input_hash, body, attempt, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT DO NOTHING
+"""
+
+
+def commit(tx: Tx, commit: StepCommit) -> Committed:
+    """Finish a step.
+
+    Raises:
+        LeaseLost: another worker has the run, or another step is next.
+        PromptTaken: somebody answered a prompt that this step wanted to settle.
+    """
+    held = fence(tx, commit.run_id, commit.epoch)
+    if held.step_no != commit.step_n:
+        raise LeaseLost(commit.run_id, commit.epoch)
+    at = held.at(tx.now)
+    _settle_prompts(tx, commit, at)
+    _write_step(tx, commit, held, at)
+    _consume(tx, commit)
+    submissions.settle(tx, commit.run_id, commit.outcomes, at)
+    events.append(tx, commit.run_id, commit.events)
+    for prompt in commit.prompts:
+        _open_prompt(tx, commit, prompt, created_seq=held.inbox_seq, at=at)
+    outbox.put(tx, commit.run_id, commit.outbox, at)
+    for extra in commit.extra:
+        tx.run(extra.sql, extra.parameters)
+    cancel_seq = _next(tx, commit, held, at)
+    tx.changed.add(commit.run_id)
+    kept = not (commit.release or commit.end)
+    return Committed(
+        step_no=commit.step_n + 1,
+        signals=Signals(inbox_seq=held.inbox_seq, cancel_pending=cancel_seq > 0),
+        commands=claims.commands_after(tx, commit.run_id, commit.seen) if kept and held.inbox_seq > commit.seen else (),
+        now=tx.now,
+    )
+
+
+def record(
+    tx: Tx,
+    run_id: str,
+    epoch: int,
+    *,
+    step_n: int,
+    key: str,
+    kind: RecordKind,
+    input_hash: str,
+    body: bytes,
+    drafts: Sequence[EventDraft],
+) -> Signals:
+    """Keep what the pending step has so far; a key that is there stays as it is.
+
+    Raises:
+        LeaseLost: another worker has the run, or another step is next.
+    """
+    held = fence(tx, run_id, epoch)
+    if held.step_no != step_n:
+        raise LeaseLost(run_id, epoch)
+    sealed = tx.seal(run_id, body, sealing.record_body(step_n, key))
+    at = held.at(tx.now)
+    if tx.run(_RECORD, (run_id, step_n, key, kind.value, input_hash, sealed, held.attempt, at)):
+        tx.run("UPDATE moor_run SET progressed = 1, last_at = ? WHERE run_id = ?", (at, run_id))
+        events.append(tx, run_id, drafts)
+    return held.signals
+
+
+def append(tx: Tx, run_id: str, epoch: int, drafts: Sequence[EventDraft]) -> Signals:
+    """Append events of the attempt that runs.
+
+    Raises:
+        LeaseLost: another worker has the run.
+    """
+    held = fence(tx, run_id, epoch)
+    events.append(tx, run_id, drafts)
+    return held.signals
+
+
+def end(tx: Tx, run_id: str, *, reason: str, drafts: Sequence[EventDraft], extra: Sequence[Extra]) -> bool:
+    """End a run by SQL alone; False when it had ended.
+
+    Raises:
+        NotFound: no such run.
+    """
+    row = tx.one("SELECT status, last_at FROM moor_run WHERE run_id = ?", (run_id,))
+    if row is None:
+        raise NotFound("run", run_id)
+    if row[0] != RunStatus.OPEN:
+        return False
+    events.append(tx, run_id, drafts)
+    for statement in extra:
+        tx.run(statement.sql, statement.parameters)
+    settling.end_run(tx, run_id, reason=reason, at=max(row[1], tx.now))
+    return True
+
+
+def _settle_prompts(tx: Tx, commit: StepCommit, at: int) -> None:
+    for item in commit.settle:
+        settled = settling.settle_prompt(
+            tx, commit.run_id, item.prompt_id, outcome=item.outcome, at=at, by=item.by, name=item.name, via=item.via
+        )
+        if not settled:
+            raise PromptTaken(item.prompt_id)
+
+
+def _write_step(tx: Tx, commit: StepCommit, held: Held, at: int) -> None:
+    run_id, n, step = commit.run_id, commit.step_n, commit.step
+    tx.run(
+        _STEP,
+        (
+            run_id,
+            n,
+            step.kind,
+            step.name,
+            held.attempt,
+            CURRENT_SPEC,
+            held.deployment,
+            tx.seal(run_id, step.input, sealing.step_input(n)),
+            tx.seal(run_id, step.output, sealing.step_output(n)),
+            at if held.step_started_at is None else held.step_started_at,
+            at,
+        ),
+    )
+
+
+def _consume(tx: Tx, commit: StepCommit) -> None:
+    turn_id = commit.link_turn or commit.turn_id
+    for seq in commit.consumed:
+        row = tx.one(_CONSUME, (commit.step_n, commit.run_id, seq))
+        if row is None:
+            raise Broken(f"command {seq} of {commit.run_id} is not there to be consumed")
+        if turn_id is not None:
+            tx.run(_LINK, (turn_id, row[0], commit.run_id))
+
+
+def _open_prompt(tx: Tx, commit: StepCommit, draft: PromptDraft, *, created_seq: int, at: int) -> None:
+    tx.run(
+        _PROMPT,
+        (
+            commit.run_id,
+            draft.prompt_id,
+            draft.kind,
+            commit.step_n,
+            draft.call_id,
+            tx.seal(commit.run_id, draft.body, sealing.prompt_body(draft.prompt_id)),
+            draft.requester,
+            draft.policy.value,
+            created_seq,
+            at,
+            draft.expires_at,
+        ),
+    )
+
+
+def _next(tx: Tx, commit: StepCommit, held: Held, at: int) -> int:
+    """Turn the run to its next step, or end it; return the cancel that is still pending, 0 for none."""
+    cancelled = held.cancel_seq if held.cancel_seq in commit.consumed else -1
+    tx.run(
+        _LET_GO if commit.release or commit.end else _KEEP,
+        {
+            "run_id": commit.run_id,
+            "cancelled": cancelled,
+            "phase": commit.phase.value,
+            "turn_id": commit.turn_id,
+            "at": at,
+            "now": tx.now,
+            "spec": CURRENT_SPEC,
+            "seen": commit.seen,
+            "timer_at": commit.timer_at,
+        },
+    )
+    if commit.end:
+        settling.end_run(tx, commit.run_id, reason=commit.end, at=at)
+        return 0
+    return 0 if cancelled == held.cancel_seq else held.cancel_seq

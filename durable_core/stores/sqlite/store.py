@@ -1,0 +1,258 @@
+"""The SQLite store: the contract's calls, each handed to the writer or the reader.
+
+What lives here: wiring only. What does not: statements (one file an aggregate) and transactions (`writer.py`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from durable_core.clock import Clock
+from durable_core.crypto import KeyRing
+from durable_core.errors import Broken, SchemaOutdated, Unavailable
+from durable_core.lifeline import Lifeline
+from durable_core.model import (
+    Admission,
+    AnswerReceipt,
+    Buried,
+    Claim,
+    ClaimRequest,
+    Committed,
+    DueWork,
+    Event,
+    EventDraft,
+    Extra,
+    Incarnation,
+    Interaction,
+    Lane,
+    Postponed,
+    Prompt,
+    PromptAnswer,
+    Receipt,
+    Record,
+    RecordKind,
+    Run,
+    Sent,
+    Signals,
+    Step,
+    StepCommit,
+    Submission,
+    Verdict,
+)
+from durable_core.schema import HEAD, found_version, memory_script
+from durable_core.store import Listener, Store
+from durable_core.stores.sealing import Sealing
+from durable_core.stores.sqlite import admission as admissions
+from durable_core.stores.sqlite import claims, commits, outbox, prompts, reads, workers
+from durable_core.stores.sqlite.connect import MEMORY, connect
+from durable_core.stores.sqlite.reader import Reader
+from durable_core.stores.sqlite.tx import Tx
+from durable_core.stores.sqlite.watch import Watch
+from durable_core.stores.sqlite.writer import ADMIT, COMMIT, RECORD, SETTLE, Writer
+
+T = TypeVar("T")
+
+
+class SqliteStore(Store):
+    """Durable state in one SQLite file, shared by the processes of one host; or in memory, for one process."""
+
+    def __init__(self, path: str, *, keys: KeyRing, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._sealing = Sealing(keys)
+        self._lifeline: Lifeline | None = None
+        self._writer = Writer(self._connect_writer, clock=clock, sealing=self._sealing, on_commit=self._committed)
+        self._reader = None if path == MEMORY else Reader(self._connect_reader, clock=clock, sealing=self._sealing)
+        self._watch = Watch(None if path == MEMORY else self._writer.data_version)
+
+    @property
+    def incarnation(self) -> str:
+        """The owner's name a worker of this process takes: what `is_alive` knows it by."""
+        if self._lifeline is None:
+            raise Unavailable("the store is not open")
+        return self._lifeline.incarnation
+
+    # ── life ──
+
+    async def open(self) -> None:
+        if self._path != MEMORY:
+            if not Path(self._path).parent.is_dir():
+                raise Broken(f"the folder of {self._path} does not exist")
+            found = found_version(self._path)
+            if found != HEAD:
+                raise SchemaOutdated(found, HEAD)
+        try:
+            await self._writer.open()
+            if self._reader is not None:
+                await self._reader.open()
+            self._lifeline = Lifeline.open(self._path)
+        except BaseException:
+            await self.close()
+            raise
+        self._lifeline.on_ring(self._watch.rung)
+
+    async def close(self) -> None:
+        await self._watch.close()
+        await self._writer.close()
+        if self._reader is not None:
+            await self._reader.close()
+        if self._lifeline is not None:
+            self._lifeline.close()
+
+    def watch(self, listener: Listener) -> Callable[[], None]:
+        return self._watch.add(listener)
+
+    async def now(self) -> int:
+        override = self._clock.override()
+        return override if override is not None else await self._read(lambda tx: tx.now)
+
+    # ── admission ──
+
+    async def admit(self, admission: Admission) -> Receipt:
+        return await self._writer.run(lambda tx: admissions.admit(tx, admission), label=ADMIT)
+
+    async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
+        return await self._writer.run(lambda tx: prompts.answer(tx, answer), label=SETTLE)
+
+    async def end(self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = ()) -> bool:
+        return await self._writer.run(lambda tx: commits.end(tx, run_id, reason=reason, drafts=events, extra=extra))
+
+    # ── reading ──
+
+    async def run(self, run_id: str) -> Run:
+        return await self._read(lambda tx: reads.run(tx, run_id))
+
+    async def run_at(self, channel: str, address: str) -> Run | None:
+        return await self._read(lambda tx: reads.run_at(tx, channel, address))
+
+    async def submission(self, submission_id: str) -> Submission:
+        return await self._read(lambda tx: reads.submission(tx, submission_id))
+
+    async def prompt(self, prompt_id: str) -> Prompt:
+        return await self._read(lambda tx: prompts.prompt(tx, prompt_id))
+
+    async def open_prompts(self, run_id: str) -> list[Prompt]:
+        return await self._read(lambda tx: list(claims.open_prompts(tx, run_id)))
+
+    async def steps(self, run_id: str, *, start: int = 0) -> list[Step]:
+        return await self._read(lambda tx: reads.steps(tx, run_id, start))
+
+    async def records(self, run_id: str, step_n: int) -> list[Record]:
+        return await self._read(lambda tx: list(claims.records(tx, run_id, step_n)))
+
+    async def events(self, run_id: str, *, start: int = 0, limit: int = 500, hidden: bool = False) -> list[Event]:
+        return await self._read(lambda tx: reads.events(tx, run_id, start=start, limit=limit, hidden=hidden))
+
+    async def content(self, run_id: str, rows: Sequence[str]) -> dict[str, bytes]:
+        return await self._read(lambda tx: reads.content(tx, run_id, rows))
+
+    async def rows(self, sql: str, parameters: dict[str, str | int | bytes | None]) -> list[tuple[str | int | bytes | None, ...]]:
+        return await self._read(lambda tx: reads.statement(tx, sql, parameters))
+
+    # ── working ──
+
+    async def enrol(self, incarnation: Incarnation) -> None:
+        await self._writer.run(lambda tx: workers.enrol(tx, incarnation))
+
+    async def withdraw(self, owner: str) -> None:
+        await self._writer.run(lambda tx: workers.withdraw(tx, owner))
+
+    async def reap(self, owner: str) -> int:
+        alive = self.is_alive(owner)
+        return await self._writer.run(lambda tx: workers.reap(tx, owner, alive=alive))
+
+    def is_alive(self, owner: str) -> bool:
+        return self._lifeline is not None and self._lifeline.is_alive(owner)
+
+    async def due(self, owner: str) -> DueWork:
+        return await self._read(lambda tx: workers.due(tx, owner))
+
+    async def claim(self, request: ClaimRequest) -> list[Claim]:
+        return await self._writer.run(lambda tx: claims.claim(tx, request))
+
+    async def renew(self, owner: str, leases: Sequence[tuple[str, int]], *, lease_ms: int) -> dict[str, Signals]:
+        return await self._writer.run(lambda tx: claims.renew(tx, owner, leases, lease_ms=lease_ms))
+
+    async def release(self, run_id: str, epoch: int, *, timer_at: int | None, seen: int, unused: bool) -> None:
+        await self._writer.run(lambda tx: claims.release(tx, run_id, epoch, timer_at=timer_at, seen=seen, unused=unused))
+
+    async def charge(
+        self, run_id: str, epoch: int, *, error: str, retry_at: int, seen: int, events: Sequence[EventDraft] = ()
+    ) -> None:
+        await self._writer.run(
+            lambda tx: claims.charge(tx, run_id, epoch, error=error, retry_at=retry_at, seen=seen, drafts=events)
+        )
+
+    async def record(
+        self,
+        run_id: str,
+        epoch: int,
+        *,
+        step_n: int,
+        key: str,
+        kind: RecordKind,
+        input_hash: str,
+        body: bytes,
+        events: Sequence[EventDraft] = (),
+    ) -> Signals:
+        def work(tx: Tx) -> Signals:
+            return commits.record(
+                tx, run_id, epoch, step_n=step_n, key=key, kind=kind, input_hash=input_hash, body=body, drafts=events
+            )
+
+        return await self._writer.run(work, label=RECORD)
+
+    async def append(self, run_id: str, epoch: int, events: Sequence[EventDraft]) -> Signals:
+        return await self._writer.run(lambda tx: commits.append(tx, run_id, epoch, events))
+
+    async def commit(self, commit: StepCommit) -> Committed:
+        return await self._writer.run(lambda tx: commits.commit(tx, commit), label=COMMIT)
+
+    async def refresh(self, run_id: str, epoch: int) -> Claim:
+        return await self._read(lambda tx: claims.refresh(tx, run_id, epoch))
+
+    # ── interactions ──
+
+    async def take_interactions(self, owner: str, *, limit: int, lease_ms: int) -> list[Interaction]:
+        return await self._writer.run(lambda tx: prompts.take_interactions(tx, owner, limit=limit, lease_ms=lease_ms))
+
+    async def decide(self, verdict: Verdict) -> AnswerReceipt:
+        return await self._writer.run(lambda tx: prompts.decide(tx, verdict), label=SETTLE)
+
+    async def interaction_result(self, submission_id: str) -> AnswerReceipt | None:
+        return await self._read(lambda tx: prompts.result(tx, submission_id))
+
+    # ── outbox ──
+
+    async def claim_lanes(self, owner: str, *, limit: int, lease_ms: int, items: int = 10) -> list[Lane]:
+        return await self._writer.run(lambda tx: outbox.claim_lanes(tx, owner, limit=limit, lease_ms=lease_ms, items=items))
+
+    async def finish(self, lane: Lane, owner: str, result: Sent | Postponed | Buried) -> None:
+        await self._writer.run(lambda tx: outbox.finish(tx, lane, owner, result))
+
+    async def release_lane(self, lane: Lane, owner: str) -> None:
+        await self._writer.run(lambda tx: outbox.release_lane(tx, lane, owner))
+
+    # ── inside ──
+
+    async def _read(self, work: Callable[[Tx], T]) -> T:
+        """Read committed rows; in memory there is but one connection."""
+        return await (self._reader or self._writer).run(work)
+
+    def _committed(self, run_ids: frozenset[str]) -> None:
+        changed = tuple(run_ids)
+        self._watch.tell(changed)
+        if self._lifeline is not None:
+            self._lifeline.ring(changed)
+
+    def _connect_writer(self) -> sqlite3.Connection:
+        connection = connect(self._path)
+        if self._path == MEMORY:
+            connection.executescript(memory_script())
+        return connection
+
+    def _connect_reader(self) -> sqlite3.Connection:
+        return connect(self._path, read_only=True)

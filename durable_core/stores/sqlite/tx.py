@@ -1,0 +1,95 @@
+"""What an operation works with inside a transaction: the connection, the time, the run's keys, and what it changed.
+
+What lives here: the `Tx` that every operation takes. What does not: beginning and ending transactions (`writer.py`, `reader.py`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from durable_core.clock import SQLITE_NOW, Clock
+from durable_core.crypto import SessionKey
+from durable_core.errors import Broken
+from durable_core.stores.sealing import Place, Sealing
+
+Row = tuple[Any, ...]
+Parameters = Mapping[str, Any] | Sequence[Any]
+
+_NOW: Final = f"SELECT {SQLITE_NOW}"
+
+
+class Tx:
+    """One operation's view of a transaction; lives as long as the operation."""
+
+    __slots__ = ("_clock", "_now", "_sealing", "changed", "connection", "fresh")
+
+    def __init__(self, connection: sqlite3.Connection, *, clock: Clock, sealing: Sealing, fresh: dict[str, SessionKey]) -> None:
+        self.connection = connection
+        self._clock = clock
+        self._sealing = sealing
+        self._now: int | None = None
+        self.fresh = fresh
+        """Keys of runs made in this transaction: known to others only once it is committed."""
+        self.changed: set[str] = set()
+        """Runs whose readers or workers have something new."""
+
+    @property
+    def now(self) -> int:
+        """The time, read once an operation."""
+        if self._now is None:
+            override = self._clock.override()
+            self._now = override if override is not None else int(self.connection.execute(_NOW, {"now": None}).fetchall()[0][0])
+        return self._now
+
+    def one(self, sql: str, parameters: Parameters = ()) -> Row | None:
+        """Return the first row. All rows are fetched: a statement left open would outlive its transaction."""
+        rows = self.connection.execute(sql, parameters).fetchall()
+        return rows[0] if rows else None
+
+    def all(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+        """Return all rows."""
+        return self.connection.execute(sql, parameters).fetchall()
+
+    def run(self, sql: str, parameters: Parameters = ()) -> int:
+        """Execute, and return how many rows changed."""
+        return self.connection.execute(sql, parameters).rowcount
+
+    def many(self, sql: str, rows: Sequence[Parameters]) -> None:
+        """Execute once a row."""
+        self.connection.executemany(sql, rows)
+
+    # ── sealed values ──
+
+    def new_key(self, run_id: str) -> bytes:
+        """Make the key of a new run and return it wrapped, to be stored."""
+        key, wrapped = self._sealing.new_key(run_id)
+        self.fresh[run_id] = key
+        return wrapped
+
+    def key(self, run_id: str) -> SessionKey:
+        """Return the key of a run."""
+        key = self.fresh.get(run_id) or self._sealing.cached(run_id)
+        if key is None:
+            row = self.one("SELECT session_key FROM moor_run WHERE run_id = ?", (run_id,))
+            if row is None:
+                raise Broken(f"{run_id} has rows but no run")
+            key = self._sealing.unwrap(run_id, row[0])
+        return key
+
+    def seal(self, run_id: str, plain: bytes, at: Place) -> bytes:
+        """Seal a value for its place."""
+        return self.key(run_id).seal(plain, table=at.table, row=at.row(run_id), column=at.column)
+
+    def seal_optional(self, run_id: str, plain: bytes | None, at: Place) -> bytes | None:
+        """Seal a value that may be missing."""
+        return None if plain is None else self.seal(run_id, plain, at)
+
+    def open(self, run_id: str, sealed: bytes, at: Place) -> bytes:
+        """Open a value that stands at its place."""
+        return self.key(run_id).open(sealed, table=at.table, row=at.row(run_id), column=at.column)
+
+    def open_optional(self, run_id: str, sealed: bytes | None, at: Place) -> bytes | None:
+        """Open a value that may be missing."""
+        return None if sealed is None else self.open(run_id, sealed, at)

@@ -1,0 +1,95 @@
+"""Workers: who has started, what they can read, what they hold, and when something is due.
+
+What lives here: worker rows, and giving back all that one holds. What does not: single leases (`claims.py`, `outbox.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from durable_core.model import CURRENT_SPEC, MIN_READABLE_SPEC, DueWork, Incarnation
+from durable_core.stores.sqlite import claims, outbox
+from durable_core.stores.sqlite.tx import Tx
+
+_ENROL: Final = """
+    INSERT INTO moor_worker (owner, deployment, min_readable, current, host, pid, started_at, heartbeat)
+    VALUES (:owner, :deployment, :min_readable, :current, :host, :pid, :now, :now)
+    ON CONFLICT (owner) DO UPDATE SET
+        deployment = :deployment, min_readable = :min_readable, current = :current, host = :host, pid = :pid, heartbeat = :now
+"""
+# A drain: nothing is charged, the epoch ends what might still be on its way.
+_LET_GO: Final = """
+    UPDATE moor_run SET owner = NULL, lease_until = NULL, epoch = epoch + 1, interrupted = 0, wake_at = :now
+    WHERE owner = :owner RETURNING run_id
+"""
+_INTERACTIONS: Final = """
+    UPDATE moor_interaction SET owner = NULL, epoch = epoch + 1, due_at = :now WHERE status IS NULL AND owner = :owner
+    RETURNING run_id
+"""
+_RUN_AT: Final = """
+    SELECT wake_at FROM moor_run
+    WHERE wake_at IS NOT NULL AND owner IS NULL AND status = 'open' AND spec_version BETWEEN ? AND ?
+    ORDER BY wake_at LIMIT 1
+"""
+_LANE_AT: Final = "SELECT due_at FROM moor_lane WHERE due_at IS NOT NULL AND owner IS NULL ORDER BY due_at LIMIT 1"
+_INTERACTION_AT: Final = "SELECT due_at FROM moor_interaction WHERE status IS NULL ORDER BY due_at LIMIT 1"
+_OWNERS: Final = """
+    SELECT owner FROM moor_run WHERE owner IS NOT NULL
+    UNION SELECT owner FROM moor_lane WHERE owner IS NOT NULL
+    UNION SELECT owner FROM moor_interaction WHERE status IS NULL AND owner IS NOT NULL
+"""
+
+
+def enrol(tx: Tx, incarnation: Incarnation) -> None:
+    """Say that a worker has started."""
+    tx.run(
+        _ENROL,
+        {
+            "owner": incarnation.owner,
+            "deployment": incarnation.deployment,
+            "min_readable": incarnation.min_readable,
+            "current": incarnation.current,
+            "host": incarnation.host,
+            "pid": incarnation.pid,
+            "now": tx.now,
+        },
+    )
+
+
+def withdraw(tx: Tx, owner: str) -> None:
+    """Say that a worker has stopped, and release what it holds."""
+    tx.changed.update(run_id for (run_id,) in tx.all(_LET_GO, {"now": tx.now, "owner": owner}))
+    _give_back(tx, owner)
+
+
+def reap(tx: Tx, owner: str, *, alive: bool) -> int:
+    """Take back what a dead incarnation holds and every lease that is over; return the number of runs."""
+    lost = claims.lose_expired(tx)
+    if not alive:
+        lost += claims.lose_owned(tx, owner)
+        _give_back(tx, owner)
+    outbox.take_back_expired(tx)
+    return lost
+
+
+def due(tx: Tx, owner: str) -> DueWork:
+    """Return when something is due next. Runs that this worker can't read don't count."""
+    readable = tx.one("SELECT min_readable, current FROM moor_worker WHERE owner = ?", (owner,))
+    return DueWork(
+        run_at=_first(tx, _RUN_AT, readable or (MIN_READABLE_SPEC, CURRENT_SPEC)),
+        lane_at=_first(tx, _LANE_AT),
+        interaction_at=_first(tx, _INTERACTION_AT),
+        now=tx.now,
+        owners=tuple(row[0] for row in tx.all(_OWNERS)),
+    )
+
+
+def _give_back(tx: Tx, owner: str) -> None:
+    outbox.take_back(tx, "owner = :owner", {"owner": owner})
+    tx.changed.update(run_id for (run_id,) in tx.all(_INTERACTIONS, {"now": tx.now, "owner": owner}))
+    tx.run("DELETE FROM moor_worker WHERE owner = ?", (owner,))
+
+
+def _first(tx: Tx, sql: str, parameters: tuple[int, ...] = ()) -> int | None:
+    row = tx.one(sql, parameters)
+    return None if row is None else int(row[0])

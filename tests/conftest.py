@@ -1,0 +1,28 @@
+"""Marks, and the switch that turns a skip for a missing part into a failure.
+
+What lives here: what every test shares. What does not: stores, clocks and fakes, which live beside the tests that use them.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import parts
+
+pytest_plugins = ["tests.postgres"]
+
+FIXTURE_MARKS = {"postgres": "postgres", "postgres_url": "postgres"}
+
+
+def pytest_configure() -> None:
+    try:
+        parts.required()
+    except parts.UnknownPart as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for fixture in getattr(item, "fixturenames", ()):
+            if mark := FIXTURE_MARKS.get(fixture):
+                item.add_marker(mark)
