@@ -58,6 +58,9 @@ async def boundary(request: web.Request, handler: Handler) -> web.StreamResponse
         response = await handler(request)
         status = response.status
         return response
+    except web.HTTPRedirection as error:
+        status = error.status
+        raise
     except Exception as error:  # noqa: BLE001 - this is where every error ends
         response = _refuse(request, error)
         status = response.status
@@ -70,8 +73,6 @@ async def boundary(request: web.Request, handler: Handler) -> web.StreamResponse
 def _refuse(request: web.Request, error: Exception) -> web.StreamResponse:
     """Turn an error into its answer. A fault of ours is logged in full and told as an id."""
     if isinstance(error, web.HTTPException):
-        if error.status < 400:
-            return web.Response(status=error.status, headers=error.headers)
         headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
         return error_response(of_http(error, request.method), new_error_id(), headers=headers)
     error_id = new_error_id()
