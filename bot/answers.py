@@ -172,14 +172,20 @@ class Answers:
 
 def settled_events(prompt: Prompt, principal: Principal, outcome: PromptOutcome) -> tuple[EventDraft, ...]:
     """The events that tell readers who settled a prompt and how."""
-    here: dict[str, JsonValue] = {"request_id": prompt.prompt_id, "kind": prompt.kind}
-    resolution: dict[str, JsonValue] = {**here, "outcome": outcome.value, "by": {"id": principal.id, "name": principal.name}}
+    turn_id = prompt_body(prompt)["turn_id"]
+    here: dict[str, JsonValue] = {"turn_id": turn_id, "request_id": prompt.prompt_id, "kind": prompt.kind}
+    resolution: dict[str, JsonValue] = {
+        "request_id": prompt.prompt_id,
+        "kind": prompt.kind,
+        "outcome": outcome.value,
+        "responder": {"id": principal.id, "name": principal.name},
+    }
     return (
         EventDraft(
             type="approval.settled",
             body=codec.encode({**here, "responder": principal.id, "outcome": outcome.value}),
         ),
-        EventDraft(type="input.resolved", body=codec.encode({"resolutions": [resolution]})),
+        EventDraft(type="input.resolved", body=codec.encode({"turn_id": turn_id, "resolutions": [resolution]})),
     )
 
 

@@ -88,14 +88,14 @@ class Worker:
             asyncio.create_task(self._renew_forever(), name="moorings-renew"),
         ]
 
-    async def drain(self, timeout: float = 30.0) -> None:
-        """Stop claiming, let work finish for `timeout` seconds, release the rest uncharged."""
+    async def drain(self, seconds: float = 30.0) -> None:
+        """Stop claiming, let work finish for `seconds`, release the rest uncharged."""
         self._stopping = True
         for loop in self._loops[:1]:
             loop.cancel()
         work = [task for _, task in self._held.values()] + list(self._lanes.values()) + list(self._interactions)
-        if work and timeout > 0:
-            await asyncio.wait(work, timeout=timeout)
+        if work and seconds > 0:
+            await asyncio.wait(work, timeout=seconds)
         late = [task for task in work if not task.done()]
         for task in late:
             task.cancel()
