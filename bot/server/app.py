@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 from aiohttp.typedefs import Middleware
 
 from bot.server.api import SessionRoutes
@@ -47,6 +48,19 @@ def build_app(
     app.on_shutdown.append(health.stop)
     app.on_shutdown.append(sessions.stop)
     return app
+
+
+def runner_of(app: web.Application, *, drain: float) -> web.AppRunner:
+    """Build what serves an application; `drain` is how many seconds open requests have once it stops."""
+    log = logging.getLogger("bot.server.http")
+    log.addFilter(_readable)
+    return web.AppRunner(app, access_log=None, logger=log, shutdown_timeout=drain)
+
+
+def _readable(record: logging.LogRecord) -> bool:
+    """Leave out what aiohttp says of bytes that aren't HTTP: its text quotes them, and a line too long may hold a token."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError)
 
 
 @web.middleware

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 
 import pytest
@@ -231,3 +232,24 @@ async def test_a_redirect_passes_as_it_is(serve: Serve) -> None:
     served = await serve(guards=[elsewhere])
     async with served.client.get("/", allow_redirects=False) as answer:
         assert (answer.status, answer.headers["Location"], answer.cookies["a"].value) == (302, "/console/", "b")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"hunter2\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nAuthorization: Bearer " + b"hunter2" * 3000 + b"\r\n\r\n",
+    ],
+)
+async def test_bytes_that_are_not_http_are_refused_and_not_logged(
+    served: Served, caplog: pytest.LogCaptureFixture, sent: bytes
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(sent)
+    answer = await reader.read()
+    assert answer.split()[1] == b"400"
+    assert b"Traceback" not in answer
+    assert "hunter2" not in caplog.text
+    writer.close()
+    await writer.wait_closed()
