@@ -286,7 +286,6 @@ def test_the_demo_itself_greets_over_the_api(tmp_path: Path) -> None:
         assert demo.end() == 0, demo.said
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_tool_that_was_killed_runs_again_and_the_call_gets_its_answer(tmp_path: Path) -> None:
     env = environment() | {"PYTHONWARNINGS": "default"}
     with running(tmp_path, *DEMO, env=env) as demo:
