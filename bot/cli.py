@@ -114,7 +114,7 @@ def demo(
             install_console(app, runtime.console, key=key, public_port=bound)
 
     def ready() -> None:
-        print(f"Moorings console: {address}", flush=True)
+        _say(f"Moorings console: {address}")
         if not no_open:
             _open_browser(address)
 
@@ -148,7 +148,7 @@ def start(
     if role != Role.WORKER:
         taken = preflight.listening_socket(host, port)
         address = _address(host, int(taken.getsockname()[1]))
-        listening = Listening(taken, on_ready=lambda: print(f"Listening on {address}", flush=True))
+        listening = Listening(taken, on_ready=lambda: _say(f"Listening on {address}"))
     _log_to_stderr("INFO")
     _run(app, settings, role=Role(role), listening=listening)
 
@@ -228,6 +228,11 @@ def _console_key(data: Path) -> str:
     from bot.settings import kept_secret  # noqa: PLC0415
 
     return kept_secret(data / "console.key", lambda: secrets.token_urlsafe(24))
+
+
+def _say(line: str) -> None:
+    """Write a line in one piece: a worker may write to the same terminal."""
+    print(f"{line}\n", end="", flush=True)
 
 
 def _address(host: str, port: int) -> str:
