@@ -137,7 +137,7 @@ def _with_console(app: str, data: Path, *, host: str, port: int, no_open: bool, 
             install_console(web_app, runtime.console, key=key, public_port=bound)
 
     def ready() -> None:
-        print(f"Moorings console: {address}", flush=True)
+        _say(f"Moorings console: {address}")
         if not no_open:
             _open_browser(address)
 
@@ -171,7 +171,7 @@ def start(
     if role != Role.WORKER:
         taken = preflight.listening_socket(host, port)
         address = _address(host, int(taken.getsockname()[1]))
-        listening = Listening(taken, on_ready=lambda: print(f"Listening on {address}", flush=True))
+        listening = Listening(taken, on_ready=lambda: _say(f"Listening on {address}"))
     _log_to_stderr("INFO")
     _run(app, settings, role=Role(role), listening=listening)
 
@@ -251,6 +251,11 @@ def _console_key(data: Path) -> str:
     from bot.settings import kept_secret  # noqa: PLC0415
 
     return kept_secret(data / "console.key", lambda: secrets.token_urlsafe(24))
+
+
+def _say(line: str) -> None:
+    """Write a line in one piece: a worker may write to the same terminal."""
+    print(f"{line}\n", end="", flush=True)
 
 
 def _address(host: str, port: int) -> str:
