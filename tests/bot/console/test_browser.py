@@ -10,7 +10,8 @@ import pytest_asyncio
 from aiohttp import web
 from playwright.async_api import async_playwright
 
-from bot.console import install_console, loopback_guard
+from bot.console.page import install_console
+from bot.console.security import loopback_guard
 from tests.bot.console.fake_port import AGENT, FakePort, author, open_card
 from tests.bot.console.stories import killed_then_parked
 from tests.parts import chromium
