@@ -134,7 +134,7 @@ class Worker:
 
     async def _forever(self, turn: Callable[[], Awaitable[float]], name: str) -> None:
         """Repeat `turn`; it says after how many seconds to look again without a wake-up."""
-        while True:
+        while not self._stopping:
             self._wake.clear()
             try:
                 pause = await turn()
@@ -145,7 +145,8 @@ class Worker:
                 log.exception("%s failed; looking again", name)
                 pause = self._options.poll
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), timeout=pause)
+                async with asyncio.timeout(pause):  # not wait_for: before Python 3.12 it may swallow a cancellation
+                    await self._wake.wait()
 
     async def _claim_due(self) -> float:
         """Take what is due and what there is room for; the seconds until something else is due."""
