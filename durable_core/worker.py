@@ -177,6 +177,10 @@ class Worker:
             self._alone = bool(claims)
         for claim in claims:
             hit("claim.after")
+            stale = self._held.get(claim.run_id)
+            if stale is not None:  # its lease ran out unnoticed, while this loop was blocked
+                stale[0].lost = True
+                stale[1].cancel()
             held = Held(claim)
             self._held[claim.run_id] = (held, asyncio.create_task(self._advance(held), name=f"run-{claim.run_id}"))
         return len(claims)
@@ -198,7 +202,9 @@ class Worker:
             log.exception("advancing %s failed outside of its step", run_id)
             await self._give_back(held)
         finally:
-            del self._held[run_id]
+            entry = self._held.get(run_id)
+            if entry is not None and entry[0] is held:
+                del self._held[run_id]
             self._alone = False
             self._wake.set()
 
@@ -209,7 +215,11 @@ class Worker:
             try:
                 now = await self._store.now()
                 await self._store.charge(
-                    claim.run_id, claim.epoch, error="internal error", retry_at=now + 1000 * (claim.charged + 1), seen=claim.signals.inbox_seq
+                    claim.run_id,
+                    claim.epoch,
+                    error="internal error",
+                    retry_at=now + 1000 * (claim.charged + 1),
+                    seen=claim.signals.inbox_seq,
                 )
             except LeaseLost:
                 return

@@ -22,7 +22,7 @@ from durable_core.model import (
 )
 from durable_core.stores import sealing
 from durable_core.stores.sqlite import claims, events, outbox, settling, submissions
-from durable_core.stores.sqlite.runs import RELEASED_WAKE, Held, fence
+from durable_core.stores.sqlite.runs import RELEASED_WAKE_AFTER_STEP, Held, fence
 from durable_core.stores.sqlite.tx import Tx
 
 _STEP: Final = """
@@ -37,7 +37,8 @@ _NEXT: Final = """
 """
 _KEEP: Final = f"UPDATE moor_run SET {_NEXT}, attempt = 1, step_started_at = :at WHERE run_id = :run_id"
 _LET_GO: Final = f"""
-    UPDATE moor_run SET {_NEXT}, attempt = 0, step_started_at = NULL, owner = NULL, lease_until = NULL, wake_at = {RELEASED_WAKE}
+    UPDATE moor_run SET {_NEXT}, attempt = 0, step_started_at = NULL, owner = NULL, lease_until = NULL,
+        wake_at = {RELEASED_WAKE_AFTER_STEP}
     WHERE run_id = :run_id
 """
 _CONSUME: Final = """
