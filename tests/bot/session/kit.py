@@ -182,7 +182,7 @@ class Thread:
         self.held[held.claim.run_id] = held
         return held
 
-    def begin(self) -> asyncio.Task[None]:
+    def begin(self) -> asyncio.Task[int]:
         """Take what is due in the background; the test goes on meanwhile."""
         return asyncio.create_task(self.work())
 

@@ -6,7 +6,10 @@ What lives here: `Worker` with the session's duties. What does not: the shell's 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+
+import pytest
 
 from bot.model import ModelReply, ModelRequest, OnText
 from bot.runtime import Duties
@@ -37,6 +40,13 @@ async def settled(thread: Thread, receipt: Receipt) -> Outcome:
             return outcome
     finally:
         unwatch()
+
+
+async def until(so: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for a state of the store that no wake-up tells of."""
+    async with asyncio.timeout(5):
+        while not await so():
+            await asyncio.sleep(0)  # noqa: ASYNC110
 
 
 async def test_it_answers_steers_and_stops_as_things_come_in(thread: Thread) -> None:
@@ -91,7 +101,7 @@ async def test_a_drain_gives_a_running_turn_to_another_uncharged(thread: Thread)
     await thread.work()
 
 
-async def test_a_higher_attempt_voids_what_a_lower_one_streamed(thread: Thread, monkeypatch) -> None:
+async def test_a_higher_attempt_voids_what_a_lower_one_streamed(thread: Thread, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thinking, "FLUSH_SECONDS", 0)
     shown = asyncio.Event()
 
@@ -106,9 +116,7 @@ async def test_a_higher_attempt_voids_what_a_lower_one_streamed(thread: Thread, 
     await first.start()
     receipt = await thread.say("go")
     await shown.wait()
-    async with asyncio.timeout(5):
-        while "message.appended" not in await thread.types():
-            await asyncio.sleep(0)
+    await until(lambda: streamed(thread))
     await first.drain(0)
     second = worker(thread, "w2")
     await second.start()
@@ -118,6 +126,14 @@ async def test_a_higher_attempt_voids_what_a_lower_one_streamed(thread: Thread, 
     assert told[:3] == [("step.started", 1), ("message.appended", 1), ("step.started", 2)]
     await thread.work()
     assert thread.channel.texts == ["answer 2"]
+
+
+async def streamed(thread: Thread) -> bool:
+    return "message.appended" in await thread.types()
+
+
+async def given_back(thread: Thread) -> bool:
+    return await thread.store.rows("SELECT charged, owner FROM moor_run", {}) == [(1, None)]
 
 
 @dataclass
@@ -140,11 +156,7 @@ async def test_a_run_that_can_not_even_be_read_is_left_alone_for_longer_and_long
     at_work = Worker(thread.store, duties, owner="w1", deployment="d")
     receipt = await thread.say("hi", ALICE)
     await at_work.start()
-    async with asyncio.timeout(5):
-        while not duties.calls:
-            await asyncio.sleep(0)
-        while (await thread.store.rows("SELECT owner FROM moor_run", {}))[0][0] is not None:
-            await asyncio.sleep(0)
+    await until(lambda: given_back(thread))
     for _ in range(20):
         await thread.store.run(receipt.run_id)
     assert duties.calls == 1
