@@ -92,7 +92,7 @@ class LiveSession:
             now=self.now,
             exhausted=exhausted,
             replied=REPLY_KEY in self.records,
-            begun=bool(self.records) or self.charged > 0,
+            begun=bool(self.records) or self.announced or self.attempt > 1,
             deadline_at=self.held.claim.deadline_at,
             retry_at=self.retry_at,
             limits=limits,

@@ -26,7 +26,7 @@ from bot.session.ready import ReadyAgent
 from bot.session.thinking import Patience, ask_model
 from bot.turn import changes
 from bot.turn.change import Begun, Change, Draft, NewPrompt
-from bot.turn.decide import Dismiss, End, Fail, Open, Refuse, Resolve, Rest, Stop, Think, decide
+from bot.turn.decide import Dismiss, End, Fail, Open, Refuse, Resolve, Rest, Stop, Think, decide, interrupts
 from bot.turn.state import Limits, MessageBody, Purpose, Turn
 from durable_core import codec
 from durable_core.errors import LeaseLost, PromptTaken
@@ -242,8 +242,10 @@ class SessionRunner:
             runner = self._runner(agent, Gates(tools=agent.tools, access=self.access))
             again = frozenset(pending.call.call_id for pending in action.run if pending.purpose is Purpose.RERUN)
             batch = await runner.run(session, turn, calls, interrupted=lambda: self._stops(session), again=again)
+        # what an earlier attempt streamed belongs to its step: what comes next is another one
+        announced = session.announced or (session.attempt > 1 and not turn.pending)
         change = changes.resolved(
-            session.state, turn, action, results=batch.results, again=batch.again, begun=Begun(announced=session.announced)
+            session.state, turn, action, results=batch.results, again=batch.again, begun=Begun(announced=announced)
         )
         return await self._commit(session, change)
 
@@ -298,8 +300,7 @@ class SessionRunner:
     async def _stops(self, session: LiveSession, *, steering: bool = False) -> bool:
         """Look at what came in: must the step stop what it does?"""
         await self._refresh(session)
-        action = decide(session.view(self.limits))
-        return isinstance(action, Stop) or (steering and isinstance(action, Resolve) and bool(action.steer))
+        return interrupts(session.view(self.limits), steering=steering)
 
     async def _refresh(self, session: LiveSession) -> None:
         await session.take_in(await self.store.refresh(session.run_id, session.epoch), self.judge)

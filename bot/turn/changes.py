@@ -211,6 +211,7 @@ def refused(state: State, action: Refuse) -> Change:
     return Change(
         kind="refuse",
         state=state,
+        link_turn="",
         events=tuple(
             Draft(type="message.refused", data={"submission_id": message.submission_id}, visible=False)
             for message in action.messages
@@ -234,6 +235,7 @@ def dismissed(state: State, action: Dismiss) -> Change:
     return Change(
         kind="dismiss",
         state=state,
+        link_turn="",
         consumed=tuple(entry.seq for entry in action.inputs),
         outcomes=tuple(
             Ended(submission_id=entry.submission_id, outcome=Outcome.COMPLETED, detail=nothing)

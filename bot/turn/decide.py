@@ -5,7 +5,7 @@ What lives here: the rules of steering, queueing, cancelling, waiting and expiry
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from bot.history import ResultStatus
@@ -111,6 +111,12 @@ def decide(view: View) -> Action:
     if waits or not (view.begun or isinstance(action, Fail)):
         return _aside(view, turn) or action
     return action
+
+
+def interrupts(view: View, *, steering: bool) -> bool:
+    """Whether something came in for which the step that runs gives up what it does; ``steering`` says that words may, too."""
+    action = decide(replace(view, begun=True))
+    return isinstance(action, Stop) or (steering and isinstance(action, Resolve) and bool(action.steer))
 
 
 def _aside(view: View, turn: Turn | None) -> Refuse | Dismiss | None:

@@ -204,7 +204,7 @@ class View:
     replied: bool = False
     """The pending step has recorded its model reply."""
     begun: bool = False
-    """The pending step has records, or failed attempts that count."""
+    """The pending step was begun, in this attempt or in one before: readers know of it, or it has records."""
     deadline_at: int | None = None
     retry_at: int | None = None
     limits: Limits = field(default_factory=Limits)

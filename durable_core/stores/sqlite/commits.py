@@ -175,12 +175,12 @@ def _write_step(tx: Tx, commit: StepCommit, held: Held, at: int) -> None:
 
 
 def _consume(tx: Tx, commit: StepCommit) -> None:
-    turn_id = commit.link_turn or commit.turn_id
+    turn_id = commit.turn_id if commit.link_turn is None else commit.link_turn
     for seq in commit.consumed:
         row = tx.one(_CONSUME, (commit.step_n, commit.run_id, seq))
         if row is None:
             raise Broken(f"command {seq} of {commit.run_id} is not there to be consumed")
-        if turn_id is not None:
+        if turn_id:
             tx.run(_LINK, (turn_id, row[0], commit.run_id))
 
 

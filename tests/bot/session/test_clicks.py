@@ -148,6 +148,23 @@ async def test_an_access_policy_of_the_app_is_asked_for_clicks_and_may_fail_once
     assert thread.log.names() == ["refund"]
 
 
+async def test_a_policy_that_came_after_the_question_is_asked_too(thread: Thread) -> None:
+    await ask(thread)
+    allowed = {BOB.id}
+
+    async def access(principal: Principal, place: Place, action: Action) -> Decision:
+        return Allow() if principal.id in allowed else Deny("no", "Not any more.")
+
+    thread.access = access
+    thread.hire("w2")
+    receipt = await thread.click("approve")
+    assert (receipt.status, receipt.reason) == (AnswerStatus.REFUSED, "Not any more.")
+    allowed.add(ALICE.id)
+    await thread.click("approve")
+    await thread.work()
+    assert thread.log.names() == ["refund"]
+
+
 async def test_a_cancel_that_was_admitted_first_beats_the_click(thread: Thread) -> None:
     await ask(thread)
     prompt = await thread.prompt()

@@ -5,14 +5,19 @@ What lives here: one death in each window of a step. What does not: the store's 
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from bot.errors import ModelFailed
 from bot.history import ResultItem, ResultStatus
+from bot.model import ModelReply, ModelRequest, OnText
+from bot.principal import Principal
+from bot.session import thinking
 from durable_core.failpoints import arm
 from durable_core.model import Outcome
 from tests.bot.session.actors import Held, Killed, calls, die, says
-from tests.bot.session.kit import GUEST, Thread
+from tests.bot.session.kit import ALICE, GUEST, Thread
 from tests.bot.session.test_approvals import ask
 
 
@@ -143,6 +148,31 @@ async def test_a_refusal_in_between_does_not_make_the_next_one_forget_what_began
     assert await thread.outcome(guest) is Outcome.FAILED
     await thread.click("skip")
     await thread.work()
+
+
+async def streamed_and_died(thread: Thread) -> None:
+    async def half(request: ModelRequest, on_text: OnText) -> ModelReply:
+        await on_text("half a sen")
+        while "message.appended" not in await thread.types():  # noqa: ASYNC110 - what is waited for is a row
+            await asyncio.sleep(0)
+        raise Killed
+
+    thread.model.script = [half]
+    await thread.say("red")
+    await thread.killed("w2")
+
+
+@pytest.mark.parametrize("who", [ALICE, GUEST])
+async def test_what_a_dead_worker_streamed_is_told_apart_from_what_comes_next(
+    thread: Thread, monkeypatch: pytest.MonkeyPatch, who: Principal
+) -> None:
+    monkeypatch.setattr(thinking, "FLUSH_SECONDS", 0)
+    await streamed_and_died(thread)
+    await thread.say("no, blue", who)
+    await thread.work()
+    started = [(event.data["step_index"], event.attempt) for event in await thread.events() if event.type == "step.started"]
+    assert started == ([(0, 1), (1, 1)] if who is ALICE else [(0, 1), (0, 2)])
+    assert [text for text in thread.channel.texts if text.startswith("answer")] == ["answer 2"]
 
 
 async def test_a_cancel_in_between_ends_the_turn_as_unknown(thread: Thread) -> None:

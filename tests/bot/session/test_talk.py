@@ -135,6 +135,21 @@ async def test_a_correction_after_output_began_waits_for_the_next_boundary(threa
     assert (await thread.submission(second)).turn_id == "turn_1"
 
 
+async def test_a_guest_who_talks_into_it_does_not_delay_a_correction(thread: Thread) -> None:
+    hold = Held()
+    thread.model.script = [hold.model(says("never"))]
+    await thread.say("red")
+    work = thread.begin()
+    await hold.reached.wait()
+    guest = await thread.say("pssst", GUEST)
+    await thread.say("no, blue")
+    await work
+    assert [text for text in thread.channel.texts if text.startswith("answer")] == ["answer 2"]
+    assert (await thread.submission(guest)).turn_id is None
+    steps = [event.data["step_index"] for event in await thread.events() if event.type == "step.started"]
+    assert steps == [0, 1]
+
+
 @pytest.mark.parametrize(("who", "policy"), [(BOB, TurnPolicy.STEER), (ALICE, TurnPolicy.QUEUE)])
 async def test_what_does_not_steer_waits_for_its_own_turn(thread: Thread, who: Principal, policy: TurnPolicy) -> None:
     hold = Held()

@@ -45,8 +45,8 @@ async def settled(thread: Thread, receipt: Receipt) -> Outcome:
 async def until(so: Callable[[], Awaitable[bool]]) -> None:
     """Wait for a state of the store that no wake-up tells of."""
     async with asyncio.timeout(5):
-        while not await so():
-            await asyncio.sleep(0)  # noqa: ASYNC110
+        while not await so():  # noqa: ASYNC110 - what is waited for is a row
+            await asyncio.sleep(0)
 
 
 async def test_it_answers_steers_and_stops_as_things_come_in(thread: Thread) -> None:

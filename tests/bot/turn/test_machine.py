@@ -146,7 +146,7 @@ class Thread(RuleBasedStateMachine):
             now=self.now,
             exhausted="died" if self.charged >= 4 else None,
             replied=self.reply is not None,
-            begun=self.charged > 0 or self.reply is not None or bool(self.started),
+            begun=self.charged > 0 or self.retry_at is not None or self.reply is not None or bool(self.started),
             retry_at=self.retry_at,
             limits=Limits(model_calls=6, folded_messages=3),
         )
