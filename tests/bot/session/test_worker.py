@@ -128,6 +128,17 @@ async def test_a_higher_attempt_voids_what_a_lower_one_streamed(thread: Thread, 
     assert thread.channel.texts == ["answer 2"]
 
 
+async def test_a_drain_ends_though_a_wake_up_comes_with_it(thread: Thread) -> None:
+    at_work = worker(thread, "w1")
+    await at_work.start()
+    for _ in range(20):
+        await thread.store.now()
+        await asyncio.sleep(0)
+    at_work.kick()
+    async with asyncio.timeout(5):
+        await at_work.drain(0)
+
+
 async def streamed(thread: Thread) -> bool:
     return "message.appended" in await thread.types()
 
