@@ -145,6 +145,7 @@ def _prompt(
     body: dict[str, JsonValue] = {
         "request_id": prompt_id,
         "kind": purpose.value,
+        "turn_id": turn.turn_id,
         "text": question,
         "detail": detail,
         "waiting_for": waiting_for,
