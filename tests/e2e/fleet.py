@@ -6,6 +6,7 @@ What lives here: lives and deaths. What does not: what is said to a process (per
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import os
@@ -36,7 +37,8 @@ class Process:
     async def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
         """Send a signal and wait for the end."""
         if not self.ended.done():
-            os.kill(await self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it ended, and its end is about to be told
+                os.kill(await self.pid, number)
         return await self.ended
 
 
@@ -135,16 +137,22 @@ class Server:
         if self.process is not None:
             await self.process.kill()
 
-    async def stop(self) -> None:
-        """SIGTERM, and wait until it has drained.
+    async def stop(self) -> bool:
+        """SIGTERM, and wait until it has drained; False if it was killed meanwhile, and is up again.
 
         Raises: Crashed.
         """
-        if self.process is not None:
-            process, self.process = self.process, None
-            status = await process.kill(signal.SIGTERM)
-            if status:
-                raise Crashed(f"a drained process ended with {status}: {self.log()[-2000:]}")
+        if self.process is None:
+            return True
+        process = self.process
+        status = await process.kill(signal.SIGTERM)
+        if status == -signal.SIGKILL:
+            await self.up()
+            return False
+        self.process = None
+        if status:
+            raise Crashed(f"a drained process ended with {status}: {self.log()[-2000:]}")
+        return True
 
     def log(self) -> str:
         path = self.folder / "process.log"

@@ -19,7 +19,7 @@ from tests.e2e.fleet import Fleet, Server, make_folder, make_template
 from tests.e2e.judge import Verdict, judge
 from tests.e2e.person import Client
 from tests.e2e.process import COUNT_VARIABLE, HITS
-from tests.e2e.story import STORIES, Bell, Story, door, live
+from tests.e2e.story import STORIES, Bell, Story, door, live, settle
 
 AT_ONCE = 4
 CELL_SECONDS = 20.0
@@ -130,8 +130,10 @@ async def _played(fleet: Fleet, folder: Path, story: Story, env: dict[str, str])
     server = Server(fleet, folder, env)
     try:
         async with asyncio.timeout(CELL_SECONDS), Bell.on(folder) as bell, Client(server) as client:
-            await live(story, door(story, client), server, bell)
-            await server.stop()
+            entrance = door(story, client)
+            await live(story, entrance, server, bell)
+            while not await server.stop():  # killed at the very end
+                await settle(story, entrance, server, bell, answered=set())
     finally:
         await server.kill()
     return await judge(folder, (story,), deaths=server.deaths), server.deaths
