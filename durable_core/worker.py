@@ -144,8 +144,10 @@ class Worker:
             except Exception:
                 log.exception("%s failed; looking again", name)
                 pause = self._options.poll
+            # not wait_for: on 3.11 it swallows a cancellation that comes together with the wake-up, and a drain never ends
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), timeout=pause)
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
 
     async def _claim_due(self) -> float:
         """Take what is due and what there is room for; the seconds until something else is due."""

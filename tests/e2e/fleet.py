@@ -21,6 +21,8 @@ from pathlib import Path
 from bot.settings import DATABASE_FILE
 from durable_core.schema import upgrade
 
+STUCK_SECONDS = 16.0
+"""A drain takes up to 10 s, and 5 more for what doesn't let go."""
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -39,7 +41,7 @@ class Process:
         if not self.ended.done():
             with contextlib.suppress(ProcessLookupError):  # it ended, and its end is about to be told
                 os.kill(await self.pid, number)
-        return await self.ended
+        return await asyncio.shield(self.ended)
 
 
 class Fleet:
@@ -145,7 +147,14 @@ class Server:
         if self.process is None:
             return True
         process = self.process
-        status = await process.kill(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(STUCK_SECONDS):
+                status = await process.kill(signal.SIGTERM)
+        except TimeoutError:
+            os.kill(await process.pid, signal.SIGUSR1)  # its threads' stacks, into the log
+            await asyncio.wait({process.ended}, timeout=1)
+            await process.kill()
+            raise Crashed(f"a process does not end: {self.log()[-6000:]}") from None
         if status == -signal.SIGKILL:
             await self.up()
             return False

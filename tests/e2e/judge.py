@@ -64,8 +64,11 @@ class Past:
     events: list[EventView]
 
 
-async def judge(folder: Path, stories: Sequence[Story], *, deaths: int) -> Verdict:
-    """Judge a folder whose processes have all ended and in which nothing is left to do."""
+async def judge(folder: Path, stories: Sequence[Story], *, deaths: int, drains: int = 0) -> Verdict:
+    """Judge a folder whose processes have all ended and in which nothing is left to do.
+
+    `drains` counts the processes that had to let go of work when they were told to end.
+    """
     verdict = Verdict()
     with closing(sqlite3.connect(folder / DATABASE_FILE)) as db:
         db.row_factory = sqlite3.Row
@@ -84,7 +87,7 @@ async def judge(folder: Path, stories: Sequence[Story], *, deaths: int) -> Verdi
     for past in pasts:
         _models(past, lines, verdict)
         _tools(past, lines, prompts, verdict)
-        _events(past, verdict, deaths=deaths)
+        _events(past, verdict, deaths=deaths, drains=drains)
     verdict.models = sum(line.what == MODEL for line in lines)
     verdict.begins = sum(line.what == BEGIN for line in lines)
     verdict.effects = sum(line.what == EFFECT for line in lines)
@@ -246,7 +249,7 @@ def _let_run(call_id: str, past: Past, prompts: Sequence[dict[str, Any]], before
     )
 
 
-def _events(past: Past, verdict: Verdict, *, deaths: int) -> None:
+def _events(past: Past, verdict: Verdict, *, deaths: int, drains: int) -> None:
     """The list has no gaps, a turn ends once, and attempts are told as they were."""
     events = past.events
     if [event.seq for event in events] != list(range(len(events))):
@@ -275,20 +278,22 @@ def _events(past: Past, verdict: Verdict, *, deaths: int) -> None:
     results = Counter(event.data["call_id"] for event in events if event.type == "action.result")
     if set(results.values()) - {1}:
         verdict.doubled.append(f"results were told twice: {dict(results)}")
-    _attempts(past, verdict, deaths=deaths)
+    _attempts(past, verdict, deaths=deaths, drains=drains)
 
 
-def _attempts(past: Past, verdict: Verdict, *, deaths: int) -> None:
+def _attempts(past: Past, verdict: Verdict, *, deaths: int, drains: int) -> None:
+    previous = {"killed"} if deaths else set()
+    previous |= {"released"} if drains else set()
     begun: dict[tuple[str, int], EventView] = {}
     text: dict[tuple[str, int], str] = {}
     for event in past.events:
-        if event.attempt > deaths + 1:
-            verdict.wrong.append(f"{event.type} of attempt {event.attempt} after {deaths} deaths")
+        if event.attempt > deaths + drains + 1:
+            verdict.wrong.append(f"{event.type} of attempt {event.attempt} after {deaths} deaths and {drains} drains")
         if "step_index" not in event.data:
             continue
         where = (event.data["turn_id"], event.data["step_index"])
         if event.type == "step.started":
-            _beginning(past, event, begun.get(where), verdict)
+            _beginning(past, event, begun.get(where), verdict, previous=previous)
             begun[where] = event
             text[where] = ""
         elif where in begun and event.attempt != begun[where].attempt:
@@ -299,10 +304,10 @@ def _attempts(past: Past, verdict: Verdict, *, deaths: int) -> None:
             verdict.wrong.append(f"streamed {text[where]!r}, completed {event.data['message']!r}")
 
 
-def _beginning(past: Past, event: EventView, before: EventView | None, verdict: Verdict) -> None:
+def _beginning(past: Past, event: EventView, before: EventView | None, verdict: Verdict, *, previous: set[str]) -> None:
     if before is not None and event.attempt <= before.attempt:
         verdict.wrong.append(f"attempt {event.attempt} began after attempt {before.attempt}")
-    if event.attempt > 1 and event.data.get("previous") != "killed":
+    if event.attempt > 1 and event.data.get("previous") not in previous:
         verdict.wrong.append(f"attempt {event.attempt} says that the one before was {event.data.get('previous')}")
     if event.attempt == 1 and "previous" in event.data:
         verdict.wrong.append("a first attempt speaks of one before")

@@ -120,6 +120,9 @@ class ApiDoor:
         self.submissions.append(found["submission_id"])
 
     async def answer(self, prompt_id: str, option: str) -> bool:
+        view = await self.client.call("GET", f"/v1/sessions/{self.session}")
+        if all(prompt["request_id"] != prompt_id for prompt in view["open_prompts"]):
+            return False
         body = {"responses": [{"request_id": prompt_id, "option_id": option}]}
         await self.client.call("POST", f"/v1/sessions/{self.session}/responses", body=body, key=f"answer-{prompt_id}")
         return True

@@ -47,6 +47,7 @@ async def serve(folder: Path, order: str, drain_seconds: float) -> None:
     """Run the app; say on stdout when it listens."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _show_tasks)
     options = WorkerOptions(lease=LEASE)
     runtime = await open_runtime(build(folder), settings_of(folder), role="all", console=True, options=options)
     app = build_app(runtime)
@@ -66,6 +67,13 @@ async def serve(folder: Path, order: str, drain_seconds: float) -> None:
 
 def _tell(line: dict[str, Any]) -> None:
     os.write(1, (json.dumps(line) + "\n").encode())
+
+
+def _show_tasks() -> None:
+    """Say in the log what everything waits for: asked by a test when a process doesn't end."""
+    for task in asyncio.all_tasks():
+        task.print_stack(limit=6, file=sys.stderr)
+    sys.stderr.flush()
 
 
 def _child(order: dict[str, Any]) -> None:
