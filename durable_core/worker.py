@@ -134,7 +134,7 @@ class Worker:
 
     async def _forever(self, turn: Callable[[], Awaitable[float]], name: str) -> None:
         """Repeat `turn`; it says after how many seconds to look again without a wake-up."""
-        while True:
+        while not self._stopping:
             self._wake.clear()
             try:
                 pause = await turn()

@@ -194,9 +194,9 @@ def _models(past: Past, lines: Sequence[Line], verdict: Verdict) -> None:
     """A reply that was recorded is never asked for again; one that wasn't may be, by another process."""
     calls: defaultdict[int, list[Line]] = defaultdict(list)
     for line in lines:
-        session, _, sequence = line.key.rpartition(":")
+        session, _, number = line.key.rpartition(":")
         if line.what == MODEL and session == past.run_id:
-            calls[int(sequence)].append(line)
+            calls[int(number)].append(line)
     steps = [step for step in past.steps if step.kind == "model"]
     if sorted(calls) != list(range(len(steps))):
         verdict.wrong.append(f"model calls {sorted(calls)} for {len(steps)} model steps")
@@ -220,7 +220,9 @@ def _tools(past: Past, lines: Sequence[Line], prompts: Sequence[dict[str, Any]],
         for record in records
         if record.key.startswith("result:")
     }
-    verdict.lost += [f"call {call_id} has no result" for call_id in begins.keys() - results.keys() if not _skipped(call_id, past, prompts)]
+    verdict.lost += [
+        f"call {call_id} has no result" for call_id in begins.keys() - results.keys() if not _skipped(call_id, past, prompts)
+    ]
     for call_id, starts in begins.items():
         kept = results.get(call_id)
         if kept is not None and any(line.at_ns > (kept.at + 1) * MS for line in starts):
@@ -272,7 +274,9 @@ def _events(past: Past, verdict: Verdict, *, deaths: int, drains: int) -> None:
     resolved = Counter(
         resolution["request_id"] for event in events if event.type == "input.resolved" for resolution in event.data["resolutions"]
     )
-    asked = Counter(request["request_id"] for event in events if event.type == "input.requested" for request in event.data["requests"])
+    asked = Counter(
+        request["request_id"] for event in events if event.type == "input.requested" for request in event.data["requests"]
+    )
     if asked != resolved or set(asked.values()) - {1}:
         verdict.wrong.append(f"asked {dict(asked)}, resolved {dict(resolved)}")
     results = Counter(event.data["call_id"] for event in events if event.type == "action.result")
@@ -313,7 +317,9 @@ def _beginning(past: Past, event: EventView, before: EventView | None, verdict: 
         verdict.wrong.append("a first attempt speaks of one before")
     if "reused" not in event.data:
         return
-    step = next((step for step in past.steps if step.started_at <= event.at <= step.completed_at and step.attempt >= event.attempt), None)
+    step = next(
+        (step for step in past.steps if step.started_at <= event.at <= step.completed_at and step.attempt >= event.attempt), None
+    )
     kept = [record for record in past.records[step.n] if record.attempt < event.attempt] if step is not None else []
     told = event.data["reused"]
     if told["model"] != any(record.key == "reply" for record in kept):

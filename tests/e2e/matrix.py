@@ -74,12 +74,22 @@ class Matrix:
         return [cell for cell in self.cells if (cell.story, cell.failpoint) == (story, failpoint)]
 
 
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What all cells share."""
+
+    fleet: Fleet
+    parent: Path
+    template: Path
+    room: asyncio.Semaphore
+
+
 async def run_matrix(folder: Path, stories: Sequence[Story] = STORIES, *, every: bool = False) -> Matrix:
     """Run each story calmly, counting what it passes, then each cell: the first and last passing, or every one."""
     template = await asyncio.to_thread(make_template, folder)
-    room = asyncio.Semaphore(AT_ONCE)
     async with Fleet.open() as fleet:
-        calm = await asyncio.gather(*(_calm(fleet, folder, template, story, place, room) for place, story in enumerate(stories)))
+        ground = _Ground(fleet, folder, template, asyncio.Semaphore(AT_ONCE))
+        calm = await asyncio.gather(*(_calm(ground, story, place) for place, story in enumerate(stories)))
         hits = {story.name: passed for story, (_, passed) in zip(stories, calm, strict=True)}
         orders = [
             (story, failpoint, n)
@@ -87,9 +97,7 @@ async def run_matrix(folder: Path, stories: Sequence[Story] = STORIES, *, every:
             for failpoint in ORDER
             for n in _passings(hits[story.name][failpoint], every=every)
         ]
-        cells = await asyncio.gather(
-            *(_cell(fleet, folder, template, order, place, room) for place, order in enumerate(orders))
-        )
+        cells = await asyncio.gather(*(_cell(ground, order, place) for place, order in enumerate(orders)))
     return Matrix(tuple(cells), {story.name: verdict for story, (verdict, _) in zip(stories, calm, strict=True)}, hits)
 
 
@@ -98,25 +106,21 @@ def _passings(count: int, *, every: bool) -> list[int]:
     return list(range(1, max(count, 1) + 1)) if every else sorted({1, max(count, 1)})
 
 
-async def _calm(
-    fleet: Fleet, parent: Path, template: Path, story: Story, place: int, room: asyncio.Semaphore
-) -> tuple[Verdict, Counter[str]]:
-    async with room:
-        folder = make_folder(parent, f"calm{place}", template)
-        verdict, _ = await _played(fleet, folder, story, {COUNT_VARIABLE: "1"})
+async def _calm(ground: _Ground, story: Story, place: int) -> tuple[Verdict, Counter[str]]:
+    async with ground.room:
+        folder = make_folder(ground.parent, f"calm{place}", ground.template)
+        verdict, _ = await _played(ground.fleet, folder, story, {COUNT_VARIABLE: "1"})
         return verdict, Counter((folder / HITS).read_text().split())
 
 
-async def _cell(
-    fleet: Fleet, parent: Path, template: Path, order: tuple[Story, str, int], place: int, room: asyncio.Semaphore
-) -> Cell:
+async def _cell(ground: _Ground, order: tuple[Story, str, int], place: int) -> Cell:
     story, failpoint, n = order
-    async with room:
-        folder = make_folder(parent, f"c{place}", template)
+    async with ground.room:
+        folder = make_folder(ground.parent, f"c{place}", ground.template)
         once = folder / "once"
         env = {NAME_VARIABLE: f"{failpoint}:{n}", ONCE_FILE_VARIABLE: os.fspath(once)}
         try:
-            verdict, deaths = await _played(fleet, folder, story, env)
+            verdict, deaths = await _played(ground.fleet, folder, story, env)
         except Exception:  # noqa: BLE001 - a cell that went wrong is a finding; the others go on
             return Cell(story.name, failpoint, n, once.exists(), 0, Verdict(), (traceback.format_exc()[-1500:],))
         problems = [*verdict.breaches]
@@ -161,11 +165,11 @@ def table(matrix: Matrix) -> str:
     doubled = sum(len(cell.verdict.doubled) for cell in reached)
     paid = sum(len(cell.verdict.paid_twice) for cell in reached)
     broken = sum(bool(cell.problems) for cell in matrix.cells)
-    lines += [
-        "",
+    total = (
         f"{len(matrix.cells)} cells, {len(reached)} of them killed; lost {lost}, doubled {doubled}, paid twice {paid}, "
-        f"cells with any breach {broken}. `n/n ok` counts the passings at which the process was killed.",
-    ]
+        f"cells with any breach {broken}. `n/n ok` counts the passings at which the process was killed."
+    )
+    lines += ["", total]
     return "\n".join(lines)
 
 

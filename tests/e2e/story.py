@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from bot.settings import DATABASE_FILE
 from durable_core.lifeline import Lifeline
@@ -84,7 +85,9 @@ _OWED = "SELECT count(*) FROM moor_lane WHERE done_seq < seq OR owner IS NOT NUL
 def look(folder: Path) -> Look:
     with closing(sqlite3.connect(folder / DATABASE_FILE, timeout=10)) as db:
         db.execute("BEGIN")
-        prompts = tuple(db.execute("SELECT prompt_id, kind FROM moor_prompt WHERE outcome IS NULL ORDER BY created_at").fetchall())
+        prompts = tuple(
+            db.execute("SELECT prompt_id, kind FROM moor_prompt WHERE outcome IS NULL ORDER BY created_at").fetchall()
+        )
         (open_,) = db.execute(_OPEN).fetchone()
         (owed,) = db.execute(_OWED).fetchone()
         (said,) = db.execute("SELECT count(*) FROM moor_admission WHERE kind = 'message'").fetchone()
@@ -109,8 +112,8 @@ class Bell:
 
     async def wait(self, *servers: Server) -> None:
         """Return when something may have changed; whoever died is up again then."""
-        ended = {server.process.ended for server in servers if server.process is not None}
-        rung = asyncio.ensure_future(self._rung.wait())
+        ended: set[asyncio.Future[Any]] = {server.process.ended for server in servers if server.process is not None}
+        rung: asyncio.Future[Any] = asyncio.ensure_future(self._rung.wait())
         try:
             await asyncio.wait({rung, *ended}, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
