@@ -45,7 +45,7 @@ async def settled(thread: Thread, receipt: Receipt) -> Outcome:
 async def until(so: Callable[[], Awaitable[bool]]) -> None:
     """Wait for a state of the store that no wake-up tells of."""
     async with asyncio.timeout(5):
-        while not await so():  # noqa: ASYNC110 - what is waited for is a row
+        while not await so():
             await asyncio.sleep(0)
 
 
