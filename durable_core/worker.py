@@ -209,7 +209,11 @@ class Worker:
             try:
                 now = await self._store.now()
                 await self._store.charge(
-                    claim.run_id, claim.epoch, error="internal error", retry_at=now + 1000 * (claim.charged + 1), seen=0
+                    claim.run_id,
+                    claim.epoch,
+                    error="internal error",
+                    retry_at=now + 1000 * (claim.charged + 1),
+                    seen=claim.signals.inbox_seq,
                 )
             except LeaseLost:
                 return
