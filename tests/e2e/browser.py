@@ -1,0 +1,111 @@
+"""One page in the machine's Chromium, as a person uses the console.
+
+What lives here: opening, speaking, reading, screenshots; what the browser complains about. What does not: expectations.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from playwright.async_api import async_playwright
+
+from tests.parts import chromium
+
+if TYPE_CHECKING:
+    from playwright.async_api import ConsoleMessage, Locator, Page, Request
+
+SHOTS = "MOORINGS_TEST_SHOTS"
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)
+_LOST = re.compile(r"net::ERR_(CONNECTION_|EMPTY_RESPONSE|INCOMPLETE|NETWORK|SOCKET)")
+
+
+class Visit:
+    """A page and what the browser said about it."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        self.abroad: list[str] = []
+        self.outage_expected = False
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", self._heard)
+        page.on("request", self._asked)
+
+    def _heard(self, line: ConsoleMessage) -> None:
+        if line.type in {"error", "warning"} and not (self.outage_expected and _LOST.search(line.text)):
+            self.complaints.append(line.text)
+
+    def _asked(self, request: Request) -> None:
+        if urlsplit(request.url).hostname != "127.0.0.1":
+            self.abroad.append(request.url)
+
+    async def open(self, address: str) -> None:
+        await self.page.goto(address)
+        await self.page.locator("#cast button").first.wait_for(state="attached")
+
+    async def new_thread(self) -> None:
+        await self.page.get_by_role("button", name="New thread").click()
+        await self.page.locator("h1", has_text="New thread").wait_for()
+
+    async def speak_as(self, name: str) -> None:
+        who = self.page.locator("#cast button", has_text=name)
+        await who.click()
+        await self.page.locator("#cast button[aria-pressed=true]", has_text=name).wait_for()
+
+    async def say(self, text: str) -> None:
+        await self.page.fill("#say", text)
+        await self.page.keyboard.press("Enter")
+
+    def message(self, text: str) -> Locator:
+        return self.page.locator("#messages .msg", has_text=text)
+
+    def card(self, question: str, *, settled: bool = False) -> Locator:
+        return self.page.locator(".card.done" if settled else ".card:not(.done)", has_text=question)
+
+    async def finished(self) -> None:
+        await self.page.locator("#pill", has_text="Done").wait_for()
+
+    async def told(self) -> list[str]:
+        """Return all messages of the thread, without who and when."""
+        return [" ".join(text.split()) for text in await self.page.locator("#messages .msg .body").all_inner_texts()]
+
+    async def timeline(self) -> str:
+        return " ".join((await self.page.locator("#turns .turn").inner_text()).split())
+
+    async def shot(self, name: str) -> None:
+        """Keep a picture for somebody to look at, where the run asks for them."""
+        if folder := os.environ.get(SHOTS):
+            path = Path(folder) / f"{name}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            await self.page.screenshot(path=path)
+            print(f"picture: {path}")
+
+
+@asynccontextmanager
+async def visiting(*, width: int = 1280, height: int = 800) -> AsyncIterator[Visit]:
+    """Open a browser; afterwards, it has complained of nothing and asked no other host."""
+    executable = chromium()
+    async with async_playwright() as driver:
+        browser = await driver.chromium.launch(executable_path=executable, args=list(FLAGS))
+        page = await browser.new_page(viewport={"width": width, "height": height})
+        page.set_default_timeout(20_000)
+        visit = Visit(page)
+        try:
+            yield visit
+        finally:
+            await browser.close()
+        assert visit.complaints == []
+        assert visit.abroad == []
