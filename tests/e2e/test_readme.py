@@ -78,6 +78,11 @@ def test_the_example_app_starts_as_told(tmp_path: Path) -> None:
                 break
         [prompt] = call(f"{base}/v1/sessions/{large['session_id']}", token=token)["open_prompts"]
         assert prompt["text"] == "Refund 250 for ch_2?"
+        answer = {"responses": [{"request_id": prompt["request_id"], "option_id": "approve"}]}
+        [result] = call(f"{base}/v1/sessions/{large['session_id']}/responses", answer, token=token)["results"]
+        assert result["status"] == "settled"
+        done = call(f"{base}/v1/submissions/{large['submission_id']}?wait=20", token=token)
+        assert (done["status"], done["reply"]["text"]) == ("completed", "refunded 250 for ch_2")
 
 
 def follow(address: str, token: str) -> list[dict[str, Any]]:
@@ -106,5 +111,10 @@ def test_links_lead_somewhere(page: str) -> None:
             path, _, anchor = target.partition("#")
             linked = (ROOT / page).parent / path if path else ROOT / page
             assert linked.is_file(), target
-            headings = {re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in re.findall(r"^#+ .*$", linked.read_text(errors="ignore"), re.M)}
-            assert not anchor or anchor in headings, target
+            assert not anchor or anchor in anchors(linked), target
+
+
+def anchors(page: Path) -> set[str]:
+    """Name a page's headings as links do."""
+    headings = re.findall(r"^#+ +(.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
