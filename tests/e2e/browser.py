@@ -9,8 +9,7 @@ import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from playwright.async_api import async_playwright
@@ -18,7 +17,7 @@ from playwright.async_api import async_playwright
 from tests.parts import chromium
 
 if TYPE_CHECKING:
-    from playwright.async_api import ConsoleMessage, Locator, Page, Request
+    from playwright.async_api import Browser, ConsoleMessage, Locator, Page, Request, ViewportSize
 
 SHOTS = "MOORINGS_TEST_SHOTS"
 FLAGS = (
@@ -29,6 +28,9 @@ FLAGS = (
     "--no-first-run",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
+_DESK: ViewportSize = {"width": 1280, "height": 800}
+_PHONE: ViewportSize = {"width": 390, "height": 844}
+_THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 _LOST = re.compile(r"net::ERR_(CONNECTION_|EMPTY_RESPONSE|INCOMPLETE|NETWORK|SOCKET)")
 
 
@@ -69,6 +71,9 @@ class Visit:
         await self.page.fill("#say", text)
         await self.page.keyboard.press("Enter")
 
+    async def press(self, label: str) -> None:
+        await self.page.get_by_role("button", name=label, exact=True).click()
+
     def message(self, text: str) -> Locator:
         return self.page.locator("#messages .msg", has_text=text)
 
@@ -85,27 +90,44 @@ class Visit:
     async def timeline(self) -> str:
         return " ".join((await self.page.locator("#turns .turn").inner_text()).split())
 
-    async def shot(self, name: str) -> None:
-        """Keep a picture for somebody to look at, where the run asks for them."""
-        if folder := os.environ.get(SHOTS):
-            path = Path(folder) / f"{name}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            await self.page.screenshot(path=path)
-            print(f"picture: {path}")
+    async def shots(self, name: str) -> None:
+        """Keep pictures of this state at two widths in both themes, where the run asks for them."""
+        folder = os.environ.get(SHOTS)
+        if not folder:
+            return
+        before = self.page.viewport_size
+        for size in (_DESK, _PHONE):
+            await self.page.set_viewport_size(size)
+            for theme in _THEMES:
+                await self.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+                path = f"{folder}/{name}-{size['width']}-{theme}.png"
+                await self.page.screenshot(path=path)
+                print(f"picture: {path}")
+        await self.page.emulate_media(color_scheme="light", reduced_motion="no-preference")
+        await self.page.set_viewport_size(before or _DESK)
 
 
 @asynccontextmanager
-async def visiting(*, width: int = 1280, height: int = 800) -> AsyncIterator[Visit]:
-    """Open a browser; afterwards, it has complained of nothing and asked no other host."""
+async def browsing() -> AsyncIterator[Browser]:
+    """Run the machine's Chromium."""
     executable = chromium()
     async with async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=executable, args=list(FLAGS))
-        page = await browser.new_page(viewport={"width": width, "height": height})
-        page.set_default_timeout(20_000)
-        visit = Visit(page)
         try:
-            yield visit
+            yield browser
         finally:
             await browser.close()
-        assert visit.complaints == []
-        assert visit.abroad == []
+
+
+@asynccontextmanager
+async def visiting(browser: Browser) -> AsyncIterator[Visit]:
+    """Open a page in a profile of its own; afterwards, the browser has complained of nothing and asked no other host."""
+    context = await browser.new_context(viewport=_DESK)
+    context.set_default_timeout(20_000)
+    visit = Visit(await context.new_page())
+    try:
+        yield visit
+    finally:
+        await context.close()
+    assert visit.complaints == []
+    assert visit.abroad == []

@@ -1,4 +1,4 @@
-"""The demo, once for all tests of a module that don't break it.
+"""The demo and a browser, once for all tests that don't break them.
 
 What lives here: fixtures. What does not: the processes (demo.py), browsers (browser.py).
 """
@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from tests.e2e.browser import Visit, visiting
+from tests.e2e.browser import Visit, browsing, visiting
 from tests.e2e.demo import Demo
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from playwright.async_api import Browser
 
-@pytest.fixture(scope="module")
+
+@pytest.fixture(scope="package")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    """One demo for a whole module."""
+    """One demo for all tests that don't end it; each opens threads of its own."""
     running = Demo(tmp_path_factory.mktemp("demo") / "data").start()
     yield running
     running.ensure_stopped()
@@ -34,8 +36,15 @@ def own_demo(tmp_path: Path) -> Iterator[Demo]:
     running.ensure_stopped()
 
 
-@pytest_asyncio.fixture
-async def visit() -> AsyncIterator[Visit]:
-    """A browser with one page."""
-    async with visiting() as one:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    """One browser for a module, whose tests then run in one loop."""
+    async with browsing() as one:
+        yield one
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def visit(browser: Browser) -> AsyncIterator[Visit]:
+    """A page without a past."""
+    async with visiting(browser) as one:
         yield one

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tests.e2e.browser import Visit
     from tests.e2e.demo import Demo
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 Theme = Literal["light", "dark"]
 _FOCUSED = "document.activeElement.textContent.trim()"
@@ -20,12 +20,14 @@ _FOCUSED = "document.activeElement.textContent.trim()"
 async def test_talk_approve_and_be_refused(demo: Demo, visit: Visit) -> None:
     page = visit.page
     await visit.open(demo.address)
+    await visit.new_thread()
+    await visit.shots("empty")
     await visit.say("hello")
     await visit.message("Hello Alice! This is message 1 of this conversation.").wait_for()
 
     await visit.say("refund 20 for ch_1")
     assert "Alice may answer. It runs once, as Alice." in await visit.card("Refund 20 for ch_1?").inner_text()
-    await page.get_by_role("button", name="Approve").click()
+    await visit.press("Approve")
     settled = visit.card("Refund 20 for ch_1?", settled=True)
     await settled.get_by_text("Refunded 20 for ch_1, receipt rf_").wait_for()
     assert "Approved by Alice at" in await settled.inner_text()
@@ -34,12 +36,13 @@ async def test_talk_approve_and_be_refused(demo: Demo, visit: Visit) -> None:
 
     await visit.say("refund 140 for ch_2")
     await visit.card("Refund 140 for ch_2?").wait_for()
-    await page.get_by_role("button", name="Approve").click()
+    await visit.press("Approve")
     await page.locator(".card .said", has_text="may").wait_for()
-    assert await page.get_by_role("button", name="Approve").is_enabled()
+    assert await page.get_by_role("button", name="Approve", exact=True).is_enabled()
+    await visit.shots("refused")
     await visit.speak_as("Farah")
     assert await page.locator(".card .said").count() == 0
-    await page.get_by_role("button", name="Approve").click()
+    await visit.press("Approve")
     settled = visit.card("Refund 140 for ch_2?", settled=True)
     await settled.get_by_text("Refunded 140 for ch_2, receipt rf_").wait_for()
     assert "Approved by Farah at" in await settled.inner_text()
@@ -48,6 +51,7 @@ async def test_talk_approve_and_be_refused(demo: Demo, visit: Visit) -> None:
     await visit.speak_as("Guest")
     await visit.say("let me in")
     await page.locator(".msg.private", has_text="Guests can't use this bot.").wait_for()
+    await visit.shots("guest")
     assert "Only Guest can see this" in await page.locator(".msg.private").inner_text()
     await visit.speak_as("Bob")
     await page.locator(".msg.private").wait_for(state="detached")
@@ -70,6 +74,7 @@ async def test_a_killed_worker_costs_nothing_but_time(demo: Demo, visit: Visit) 
     await page.get_by_role("button", name="Kill worker").click()
     await page.locator("#kill-note", has_text="Killed").wait_for()
     await page.locator(".step.running", has_text="slow, attempt 2").wait_for()
+    await visit.shots("running-again")
     await visit.message("That took 5 s.").wait_for()
     await visit.finished()
     [end] = demo.said(r"slow: end, 5 s, key (\S+), attempt 2")
@@ -81,6 +86,7 @@ async def test_a_killed_worker_costs_nothing_but_time(demo: Demo, visit: Visit) 
     assert re.search(r"slow, attempt 1 worker killed before \d\d:\d\d:\d\d", happened)
     assert "slow, attempt 2 model reply reused, tool ran again with the same key" in happened
     assert await page.locator(".step.cut").count() == 1
+    await visit.shots("killed")
     await page.reload()
     await visit.message("That took 5 s.").wait_for()
     await page.locator(".step.cut").wait_for()
@@ -118,6 +124,7 @@ async def test_a_card_survives_the_death_of_everything(own_demo: Demo, visit: Vi
     own_demo.kill()
     await page.locator("#banner", has_text="Reconnecting").wait_for()
     await page.fill("#say", "a draft")
+    await visit.shots("reconnecting")
     own_demo.start()
     await page.locator("#banner").wait_for(state="hidden")
     visit.outage_expected = False
@@ -125,7 +132,7 @@ async def test_a_card_survives_the_death_of_everything(own_demo: Demo, visit: Vi
     await page.reload()
     await visit.card("Refund 20 for ch_7?").wait_for()
     assert (await visit.told(), page.url) == (told, thread)
-    await page.get_by_role("button", name="Approve").click()
+    await visit.press("Approve")
     await visit.card("Refund 20 for ch_7?", settled=True).get_by_text("Refunded 20 for ch_7").wait_for()
     await visit.finished()
     assert [text for text in await visit.told() if text.startswith("Support") and "receipt rf_0001" in text]
@@ -171,18 +178,17 @@ async def test_a_phone_reaches_everything(demo: Demo, visit: Visit, theme: Theme
         for escape in (False, True):
             await page.get_by_role("button", name=opens, exact=True).click()
             await page.locator(inside).wait_for(state="visible")
-            await visit.shot(f"390-{theme}-{inside[1:]}")
             await (page.keyboard.press("Escape") if escape else page.get_by_role("button", name=shuts).click())
             await page.locator(inside).wait_for(state="hidden")
     await page.get_by_role("button", name="Speakers and threads", exact=True).click()
     await visit.new_thread()
     await page.locator("#cast").wait_for(state="hidden")
-    await visit.shot(f"390-{theme}-empty")
     await visit.say("refund 140 for ch_" + "1234567890" * 5)
-    await page.get_by_role("button", name="Approve").click()
+    await visit.press("Approve")
     await page.locator(".card .said").wait_for()
-    await visit.shot(f"390-{theme}-refused")
-    await page.get_by_role("button", name="Deny").click()
+    await visit.shots(f"long-value-refused-on-{theme}")
+    await page.emulate_media(color_scheme=theme)
+    await visit.press("Deny")
     assert await page.evaluate("document.documentElement.scrollWidth") == 390
     assert await page.evaluate("document.getElementById('thread').scrollWidth") <= 390
     dark = await page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(18, 22, 28)"

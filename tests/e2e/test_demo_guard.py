@@ -95,8 +95,7 @@ def test_a_cross_site_request_is_refused_without_an_origin(demo: Demo, path: str
 
 
 def test_a_link_on_another_site_does_not_open_the_page(demo: Demo) -> None:
-    headers = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate"}
-    answer = ask(demo, "GET", f"/console/?k={demo.key}", **headers)
+    answer = ask(demo, "GET", f"/console/?k={demo.key}", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate")
     assert answer.status == 403
     assert "Set-Cookie" not in answer.headers
 
