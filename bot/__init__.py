@@ -1,40 +1,25 @@
 """Agents, tools and approvals: what an author writes and runs.
 
-What lives here: the names an author imports. What does not: their modules, loaded when a name is first asked for, since the
-command checks for packages that would shadow ours before it imports any.
+What lives here: the names an author imports, each loaded when it is first used, so that a command starts quickly. What does
+not: anything else.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bot.access import Action, Allow, Decision, Deny, members_only
+    from bot.access import Action, Allow, Deny
     from bot.agent import Agent
     from bot.app import Bot
     from bot.approvals import Approval, ApprovalRecord, ToolCall, always, over
     from bot.context import ToolContext
-    from bot.errors import BadApp, BotError, ModelFailed
+    from bot.errors import BotError, ModelFailed
     from bot.model import Model, ModelReply, ModelRequest, RequestedCall
     from bot.principal import Principal
-    from bot.settings import Settings
+    from bot.scripted import ScriptedModel
     from bot.tools import Tool, tool
     from bot.turn.state import Limits
-
-_HOMES = {
-    "bot.access": ("Action", "Allow", "Decision", "Deny", "members_only"),
-    "bot.agent": ("Agent",),
-    "bot.app": ("Bot",),
-    "bot.approvals": ("Approval", "ApprovalRecord", "ToolCall", "always", "over"),
-    "bot.context": ("ToolContext",),
-    "bot.errors": ("BadApp", "BotError", "ModelFailed"),
-    "bot.model": ("Model", "ModelReply", "ModelRequest", "RequestedCall"),
-    "bot.principal": ("Principal",),
-    "bot.settings": ("Settings",),
-    "bot.tools": ("Tool", "tool"),
-    "bot.turn.state": ("Limits",),
-}
 
 __all__ = [
     "Action",
@@ -42,10 +27,8 @@ __all__ = [
     "Allow",
     "Approval",
     "ApprovalRecord",
-    "BadApp",
     "Bot",
     "BotError",
-    "Decision",
     "Deny",
     "Limits",
     "Model",
@@ -54,25 +37,37 @@ __all__ = [
     "ModelRequest",
     "Principal",
     "RequestedCall",
-    "Settings",
+    "ScriptedModel",
     "Tool",
     "ToolCall",
     "ToolContext",
     "always",
-    "members_only",
     "over",
     "tool",
 ]
 
+_HOMES = {
+    "access": ("Action", "Allow", "Deny"),
+    "agent": ("Agent",),
+    "app": ("Bot",),
+    "approvals": ("Approval", "ApprovalRecord", "ToolCall", "always", "over"),
+    "context": ("ToolContext",),
+    "errors": ("BotError", "ModelFailed"),
+    "model": ("Model", "ModelReply", "ModelRequest", "RequestedCall"),
+    "principal": ("Principal",),
+    "scripted": ("ScriptedModel",),
+    "tools": ("Tool", "tool"),
+    "turn.state": ("Limits",),
+}
 
-def __getattr__(name: str) -> object:
-    for module, names in _HOMES.items():
+
+def __getattr__(name: str) -> Any:
+    """Load an exported name from its home, once."""
+    from importlib import import_module  # noqa: PLC0415 - only where a name is asked for
+
+    for home, names in _HOMES.items():
         if name in names:
-            value: object = getattr(importlib.import_module(module), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+            found = getattr(import_module(f"bot.{home}"), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module 'bot' has no attribute {name!r}")
