@@ -101,7 +101,7 @@ async def test_words_show_as_they_are_written(demo: Demo, visit: Visit) -> None:
     await visit.say("stream 40")
     growing = page.locator("#live .text")
     seen = []
-    for words in (3, 12, 24):
+    for words in (3, 9, 18):
         await growing.filter(has_text=re.compile(rf"^\s*(\S+\s+){{{words}}}")).wait_for()
         seen.append(len((await growing.inner_text()).split()))
         assert await visit.message("harbour anchor rope").count() == 0
