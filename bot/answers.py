@@ -21,7 +21,7 @@ from bot.principal import Principal
 from bot.session.ready import ReadyAgent
 from channels.events import Place
 from durable_core import codec
-from durable_core.crypto import KeyRing
+from durable_core.crypto import payload_digest
 from durable_core.errors import NotFound
 from durable_core.ids import new_id
 from durable_core.model import (
@@ -59,7 +59,6 @@ class Answers:
     """Admits answers and evaluates who may give them."""
 
     store: Store
-    keys: KeyRing
     agents: Mapping[str, ReadyAgent]
     access: AccessPolicy = members_only
 
@@ -96,7 +95,7 @@ class Answers:
         answer = PromptAnswer(
             source=source,
             key=key,
-            digest=self.keys.digest(codec.encode({"prompt": prompt_id, "option": option_id, "note": note})),
+            digest=payload_digest(codec.encode({"prompt": prompt_id, "option": option_id, "note": note})),
             submission_id=submission_id,
             prompt_id=prompt_id,
             run_id=run_id,

@@ -10,7 +10,7 @@ import pytest
 from durable_core.errors import CannotOpen, DurableError
 from durable_core.model import RecordKind
 from durable_core.store import Store
-from durable_core.testing.acts import accept, asked, claim_one, park, reply, start
+from durable_core.testing.acts import accept, asked, claim_one, claims, park, reply, start
 from durable_core.testing.bench import StoreBench, WindableClock
 from durable_core.testing.builders import MINUTE, answer, body, event, message, ms, post, prompt, step_commit, to_address
 
@@ -134,6 +134,15 @@ class Values(StoreBench):
         await self.forge(store, "UPDATE moor_run SET session_key = :gone WHERE run_id = :mine", gone=b"", mine=mine.run_id)
         with pytest.raises(DurableError):
             await peer.content(mine.run_id, ["command:1"])
+
+    async def test_s23_a_run_whose_key_is_gone_stops_no_other(self, store: Store, peer: Store) -> None:
+        broken, sound = await start(store, address="a"), await start(store, address="b")
+        for claim in (broken, sound):
+            await store.release(claim.run_id, claim.epoch, timer_at=await store.now(), seen=1, unused=True)
+        await self.forge(store, "UPDATE moor_run SET session_key = :gone WHERE run_id = :run", gone=b"", run=broken.run_id)
+        taken = {claim.run_id for claim in await claims(peer)}  # tampering may have made a run of its own
+        assert sound.run_id in taken
+        assert broken.run_id not in taken
 
     # ── S24 ──
     async def test_s24_time_is_the_override(self, store: Store, clock: WindableClock) -> None:

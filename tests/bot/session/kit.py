@@ -99,7 +99,7 @@ class Thread:
             limits=self.limits,
             retry=RetryPolicy(jitter=0),
         )
-        self.answers = Answers(store=self.store, keys=self.keys, agents=agents, access=self.access)
+        self.answers = Answers(store=self.store, agents=agents, access=self.access)
         self.egress = Egress(
             store=self.store, channels={CHANNEL: self.channel}, owner=owner, retry=RetryPolicy(attempts=5, jitter=0)
         )

@@ -74,7 +74,6 @@ async def test_over_the_channel_a_forged_value_is_refused_and_a_real_one_settles
     prompt = await thread.prompt()
     taker = Ingress(
         store=thread.store,
-        keys=thread.keys,
         channels={"fake": thread.channel},
         agent_of={"fake": "support"},
         answers=thread.answers,

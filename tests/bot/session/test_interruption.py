@@ -153,7 +153,7 @@ async def test_a_refusal_in_between_does_not_make_the_next_one_forget_what_began
 async def streamed_and_died(thread: Thread) -> None:
     async def half(request: ModelRequest, on_text: OnText) -> ModelReply:
         await on_text("half a sen")
-        while "message.appended" not in await thread.types():  # noqa: ASYNC110 - what is waited for is a row
+        while "message.appended" not in await thread.types():
             await asyncio.sleep(0)
         raise Killed
 
