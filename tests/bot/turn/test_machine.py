@@ -339,6 +339,6 @@ class Thread(RuleBasedStateMachine):
 
 
 Thread.TestCase.settings = settings(
-    max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 TestThread = Thread.TestCase
