@@ -214,4 +214,4 @@ class Store(Protocol):
         """Say how the head of a lane went. Raises `LeaseLost`."""
 
     async def release_lane(self, lane: Lane, owner: str) -> None:
-        """Give a lane back unsent."""
+        """Give a lane back in the middle of a send: its head counts as tried, since it may have been sent."""

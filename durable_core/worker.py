@@ -144,8 +144,9 @@ class Worker:
             except Exception:
                 log.exception("%s failed; looking again", name)
                 pause = self._options.poll
+            # not wait_for: before Python 3.12 it swallows a cancellation that comes together with the wake-up (cpython 86296)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):  # not wait_for: before Python 3.12 it may swallow a cancellation
+                async with asyncio.timeout(pause):
                     await self._wake.wait()
 
     async def _claim_due(self) -> float:
