@@ -153,7 +153,10 @@ def _idle(view: View) -> Action:
         if not messages:
             return Dismiss(inputs=(cancel,))
     elif view.deadline_at is not None and view.deadline_at <= view.now:
-        return End(reason="expired")
+        # what came in time is answered, even if no worker had a moment for it
+        messages = tuple(message for message in messages if message.at < view.deadline_at)
+        if not messages:
+            return End(reason="expired")
     ready = _ready(messages)
     return Open(messages=_fold(ready, view.limits.folded_messages)) if ready else Rest()
 

@@ -190,3 +190,13 @@ async def test_a_deadline_in_a_retry_wait_does_not_spin(thread: Thread, wait: fl
     await thread.work()
     assert thread.channel.texts == ["answer 2"]
     assert await thread.ended()
+
+
+async def test_a_message_that_came_in_time_is_answered_though_no_worker_was_there(thread: Thread) -> None:
+    thread.lifetime_ms = 60_000
+    receipt = await thread.say("hi")
+    thread.later_s(3600)
+    await thread.work()
+    assert await thread.outcome(receipt) is Outcome.COMPLETED
+    assert thread.channel.texts == ["answer 1"]
+    assert await thread.ended()

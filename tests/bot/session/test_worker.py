@@ -176,3 +176,40 @@ async def test_a_run_that_can_not_even_be_read_is_left_alone_for_longer_and_long
     thread.later_s(60)
     await thread.work()
     assert await thread.outcome(receipt) is Outcome.COMPLETED
+
+
+@dataclass
+class Stuck(Broken):
+    """Duties that never come to an end; they count how often they were stopped."""
+
+    stopped: int = 0
+
+    async def advance(self, held: HeldRun) -> None:
+        self.calls += 1
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.stopped += 1
+            raise
+
+
+async def test_a_run_whose_lease_ran_out_unnoticed_is_advanced_by_one_task_only(thread: Thread) -> None:
+    duties = Stuck()
+    at_work = Worker(thread.store, duties, owner="w1", deployment="d")
+    await thread.say("hi")
+    await at_work.start()
+    await until(lambda: counted(duties, 1))
+    thread.later_s(120)  # the loop was blocked: nothing was renewed
+    await thread.say("hello", address="fake:v1:other")
+    await until(lambda: counted(duties, 3))
+    assert (duties.stopped, at_work.busy) == (1, 2)
+    await at_work.drain(0)
+    assert duties.stopped == 3
+    thread.hire("w2")
+    await thread.work()
+    assert len(thread.model.requests) == 2
+
+
+async def counted(duties: Broken, calls: int) -> bool:
+    await asyncio.sleep(0)
+    return duties.calls >= calls

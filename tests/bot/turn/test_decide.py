@@ -67,8 +67,13 @@ def test_a_cancel_after_a_message_leaves_its_turn_to_be_begun_and_stopped() -> N
 
 
 def test_a_deadline_ends_an_idle_session() -> None:
-    assert decide(idle(message(1), deadline_at=1000)) == End(reason="expired")
+    assert decide(idle(deadline_at=1000)) == End(reason="expired")
     assert decide(idle(deadline_at=1001)) == Rest()
+
+
+def test_what_came_before_the_deadline_is_answered_first_and_what_came_after_is_not() -> None:
+    assert seqs(decide(idle(message(999), message(1000), deadline_at=1000))) == [999]
+    assert decide(idle(message(1000), deadline_at=1000)) == End(reason="expired")
 
 
 # ── busy ──

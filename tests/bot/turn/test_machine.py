@@ -180,14 +180,14 @@ class Thread(RuleBasedStateMachine):
 
     def _think(self, turn: Turn, data: st.DataObject) -> None:
         if self.reply is None:
-            if data.draw(st.integers(0, 5), label="fails") == 0:
+            if data.draw(st.integers(0, 5), label="fails") == 5:
                 self.charged += 1
                 self.retry_at = self.now + 1_000
                 return
-            wanted = data.draw(st.lists(st.sampled_from(["free", "gated", "bad"]), max_size=3), label="calls")
+            wanted = data.draw(st.lists(st.sampled_from(["gated", "free", "bad"]), max_size=3), label="calls")
             asked = tuple(RequestedCall(tool, {}) for tool in wanted)
             self.reply = ModelReply(data.draw(st.sampled_from(["", "text"])), asked, usage=Usage(1, 1))
-            if data.draw(st.integers(0, 4), label="dies after the reply") == 0:
+            if data.draw(st.integers(0, 4), label="dies after the reply") == 4:
                 self.charged += 1
                 if not asked:
                     self.reply = None  # only a reply with calls is kept before its step's commit
@@ -212,6 +212,9 @@ class Thread(RuleBasedStateMachine):
         )
 
     def _resolve(self, turn: Turn, action: Resolve, data: st.DataObject) -> None:
+        ignored = [self.prompts[prompt_id].after for prompt_id, outcome in action.settle if outcome is PromptOutcome.IGNORED]
+        words = [entry.body.turn_policy is TurnPolicy.STEER or entry.seq > min(ignored, default=0) for entry in action.steer]
+        assert not ignored or any(words), "what was said before the question answered it"
         again: list[NewPrompt] = []
         for pending in action.run:
             again += self._run(pending.call, pending.prompt_id, data)
@@ -222,7 +225,7 @@ class Thread(RuleBasedStateMachine):
         if call.call_id in self.results:
             return []
         self.ledger.runs.append((call.call_id, consent))
-        if data.draw(st.integers(0, 5), label="is cut off") == 0:
+        if data.draw(st.integers(0, 5), label="is cut off") == 5:
             return [self._prompt(call, Purpose.RERUN)]
         self.results[call.call_id] = self._result(call)
         return []
@@ -268,7 +271,7 @@ class Thread(RuleBasedStateMachine):
             self.prompts[prompt.prompt_id] = Asked(prompt, self.seq)
         self.history += change.items
         self.state = change.state
-        if change.kind in {"refuse", "dismiss"}:
+        if change.kind in {"refuse", "dismiss", "resolve"}:
             assert turn is None or (self.reply is None and not self.results), "a step that began lost what it had"
         self.charged, self.retry_at, self.reply, self.results, self.started = 0, None, None, {}, set()
 
