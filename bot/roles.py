@@ -96,12 +96,12 @@ async def _opened(app: Bot, settings: Settings, *, role: Role, console: bool) ->
 async def _listen(runtime: Runtime, settings: Settings, listening: Listening) -> web.AppRunner:
     from aiohttp import web  # noqa: PLC0415 - a worker serves nothing
 
-    from bot.server.app import build_app  # noqa: PLC0415
+    from bot.server.app import build_app, runner_of  # noqa: PLC0415
 
     app = build_app(runtime, tokens=settings.api_tokens, guards=listening.guards)
     if listening.mount is not None:
         listening.mount(app, runtime)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=DRAIN_SECONDS)
+    runner = runner_of(app, drain=DRAIN_SECONDS)
     await runner.setup()
     await web.SockSite(runner, listening.socket).start()
     if listening.on_ready is not None:
