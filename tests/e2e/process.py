@@ -17,7 +17,7 @@ from typing import Any
 
 from aiohttp import web
 
-from bot.console import install_console
+from bot.console.page import install_console
 from bot.runtime import open_runtime
 from bot.server.app import build_app
 from bot.settings import Settings, sqlite_url
