@@ -74,8 +74,11 @@ class Answers:
         via: str,
         run_id: str | None = None,
         note: str = "",
+        of: str = "",
     ) -> AnswerReceipt:
         """Accept somebody's choice; settled at once when who may answer is data, else decided by a worker.
+
+        ``of`` tells a repeat from another payload where the key covers more than this answer.
 
         Raises: NotFound (no such prompt), Conflict.
         """
@@ -83,20 +86,15 @@ class Answers:
         if run_id is not None and prompt.run_id != run_id:
             raise NotFound("prompt", prompt_id)
         body = prompt_body(prompt)
-        submission_id = new_id("sub")
         option = next((option for option in body["options"] if option["id"] == option_id), None)
-        if option is None:
-            return _refused(submission_id, prompt, "unknown_option")
-        denied = await self._denied_at_once(prompt, principal, place)
-        if denied is not None:
-            return _refused(submission_id, prompt, denied)
-        outcome = PromptOutcome(option["outcome"])
+        refused = "unknown_option" if option is None else await self._denied_at_once(prompt, principal, place)
+        outcome = PromptOutcome(option["outcome"]) if option is not None else PromptOutcome.IGNORED
         who: dict[str, JsonValue] = {"principal": principal.to_json(), "place": _place_json(place)}
         answer = PromptAnswer(
             source=source,
             key=key,
-            digest=payload_digest(codec.encode({"prompt": prompt_id, "option": option_id, "note": note})),
-            submission_id=submission_id,
+            digest=payload_digest(codec.encode({"prompt": prompt_id, "option": option_id, "note": note, "of": of})),
+            submission_id=new_id("sub"),
             prompt_id=prompt_id,
             run_id=run_id,
             option_id=option_id,
@@ -106,6 +104,7 @@ class Answers:
             name=principal.name,
             via=via,
             body=codec.encode(who),
+            refused=refused,
             events=settled_events(prompt, principal, outcome) if prompt.policy is AnswerPolicy.REQUESTER else (),
         )
         return await self.store.answer(answer)
@@ -210,12 +209,6 @@ def explain(receipt: AnswerReceipt) -> str | None:
     if receipt.reason == "not_allowed" and receipt.prompt is not None:
         return f"Only {prompt_body(receipt.prompt)['waiting_for']} may answer this."
     return REASONS.get(receipt.reason or "", receipt.reason or None)
-
-
-def _refused(submission_id: str, prompt: Prompt, reason: str) -> AnswerReceipt:
-    return AnswerReceipt(
-        status=AnswerStatus.REFUSED, submission_id=submission_id, run_id=prompt.run_id, reason=reason, prompt=prompt
-    )
 
 
 def _place_json(place: Place) -> dict[str, JsonValue]:

@@ -54,6 +54,8 @@ class PromptAnswer:
     via: str
     body: bytes
     """Encoded principal and place, for a policy that a worker evaluates."""
+    refused: str | None = None
+    """Why it is refused whatever the prompt says: taken down, settles nothing."""
     events: tuple[EventDraft, ...] = ()
     """Appended when the answer settles the prompt."""
 

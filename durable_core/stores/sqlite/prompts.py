@@ -102,7 +102,7 @@ def answer(tx: Tx, answer: PromptAnswer) -> AnswerReceipt:
     known = submissions.find(tx, answer.source, answer.key, answer.digest, merge=False)
     if known is not None:
         return _repeated(tx, known.submission_id)
-    status, reason = _judge(asked, answer)
+    status, reason = (AnswerStatus.REFUSED, answer.refused) if answer.refused is not None else _judge(asked, answer)
     seq = 0
     if status is AnswerStatus.SETTLED:
         seq = _settle(tx, asked, answer, answer.events)

@@ -88,6 +88,7 @@ class SqliteStore(Store):
             await self._writer.open()
             if self._reader is not None:
                 await self._reader.open()
+            await self._read(runs.check_keys)
             self._lifeline = Lifeline.open(self._path)
         except BaseException:
             await self.close()
