@@ -119,7 +119,7 @@ def demo(
     listening = Listening(taken, guards=[guard], mount=mount, on_ready=ready)
     worker = WorkerProcess(worker_command(DEMO_APP, data=str(data.resolve())), env=child_env(os.environ))
     _log_to_stderr("WARNING")
-    _run(DEMO_APP, settings, role=Role.WEB, listening=listening, worker=worker)
+    _run(DEMO_APP, settings, role=Role.WEB, listening=listening, worker=worker, console=True)
 
 
 @commands.command()
@@ -194,7 +194,7 @@ def worker(
 
     die_with_parent(parent)
     _log_to_stderr("WARNING")
-    _run(app, _own_settings(data), role=Role.WORKER)
+    _run(app, _own_settings(data), role=Role.WORKER, console=True)
 
 
 def _own_settings(data: Path) -> Settings:
@@ -234,13 +234,21 @@ def _address(host: str, port: int) -> str:
 
 
 def _run(
-    app: str, settings: Settings, *, role: Role, listening: Listening | None = None, worker: WorkerProcess | None = None
+    app: str,
+    settings: Settings,
+    *,
+    role: Role,
+    listening: Listening | None = None,
+    worker: WorkerProcess | None = None,
+    console: bool = False,
 ) -> None:
     import asyncio  # noqa: PLC0415
+    from functools import partial  # noqa: PLC0415
 
     from bot.roles import run  # noqa: PLC0415
 
-    asyncio.run(run(lambda: preflight.load_app(app), settings, role=role, listening=listening, worker=worker))
+    load = partial(preflight.load_app, app)
+    asyncio.run(run(load, settings, role=role, listening=listening, worker=worker, console=console))
 
 
 def _log_to_stderr(level: str) -> None:

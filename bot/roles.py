@@ -52,18 +52,19 @@ async def run(
     role: Role,
     listening: Listening | None = None,
     worker: WorkerProcess | None = None,
+    console: bool = False,
 ) -> None:
     """Run until a signal comes, then drain: nothing new is taken, what runs finishes or is handed back, within 30 s.
 
     `load` returns the bot. `worker` is a child that works for this process; it is started before the bot is loaded, since it
-    has to load it too.
+    has to load it too. With `console` the demo's own platform is one of the channels.
     """
     stop = StopSignal()
     stop.install(last=worker.kill if worker is not None else None)
     try:
         if worker is not None:
             await worker.start()
-        async with _opened(load(), settings, role=role) as runtime:
+        async with _opened(load(), settings, role=role, console=console) as runtime:
             if worker is not None:
                 runtime.attach_worker(worker)
             await runtime.start()
@@ -76,10 +77,10 @@ async def run(
 
 
 @asynccontextmanager
-async def _opened(app: object, settings: Settings, *, role: Role) -> AsyncIterator[Any]:
+async def _opened(app: Any, settings: Settings, *, role: Role, console: bool) -> AsyncIterator[Any]:
     from bot.runtime import open_runtime  # noqa: PLC0415 - the engine, only where it is needed
 
-    runtime = await open_runtime(app, settings, role=role.value)
+    runtime = await open_runtime(app, settings, role=role.value, console=console)
     try:
         yield runtime
     finally:
