@@ -134,7 +134,7 @@ def _expand(data: bytes, limit: int) -> bytes:
         raise Broken(f"stored value can't be expanded: {error}") from None
 
 
-def _pack(value: object, depth: int) -> object:  # noqa: PLR0911 - one return a type
+def _pack(value: object, depth: int) -> object:
     """Return what orjson is to write: `value` itself where nothing in it needs a tag."""
     kind = type(value)
     if kind is str or kind is bool or value is None:

@@ -33,7 +33,7 @@ CANCEL_GRACE = 30.0
 PROGRESS_LIMIT = 2_000
 
 
-class Reconsider(Exception):  # noqa: N818 - not a failure: something came in that changes what to do
+class Reconsider(Exception):
     """Stop what the step does and decide anew."""
 
 

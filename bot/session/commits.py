@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from bot.history import to_json
-from bot.session.live import Judge, LiveSession
 from bot.participants import join_session
+from bot.session.live import Judge, LiveSession
 from bot.turn.change import Change, Draft, Post
 from bot.turn.decide import Rest, decide
 from bot.turn.state import Limits, Turn, state_to_json

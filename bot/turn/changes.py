@@ -66,6 +66,7 @@ def thought(
     if reply.text:
         finish: dict[str, JsonValue] = {**here, "finish_reason": FINISH_WORDS[reply.finish]}
         events.append(Draft(type="message.completed", data=finish, refs=(("message", f"step:{n}#/items/0/text"),)))
+    events += _requests(turn, prompts)
     usage: dict[str, JsonValue] = {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
     events.append(Draft(type="step.completed", data={**here, "finish_reason": FINISH_WORDS[reply.finish], "usage": usage}))
     after = replace(
@@ -82,7 +83,7 @@ def thought(
             state=after,
             items=items,
             reply=reply.text,
-            events=(*events, *_asking(turn, prompts)),
+            events=(*events, _turn_waiting(turn)) if held else tuple(events),
             posts=(*text, *_cards(prompts)),
             prompts=tuple(prompts),
         )
@@ -119,6 +120,7 @@ def resolved(
     events = [_input_resolved(turn, prompt_id, outcome) for prompt_id, outcome in action.settle]
     events += [_action_result(here, item) for item in shut]
     announced = bool(action.run) or (begun is not None and begun.announced)
+    events += _requests(turn, again)
     if announced:
         events.append(Draft(type="step.completed", data={**here, "finish_reason": "tool-calls" if action.run else "other"}))
     events += [_received(state, turn, message) for message in action.steer]
@@ -128,14 +130,14 @@ def resolved(
         step_index=turn.step_index + (1 if announced else 0),
         submissions=(*turn.submissions, *(message.submission_id for message in action.steer)),
     )
-    if rest and not again:
+    if after.pending:
         events.append(_turn_waiting(turn))
     return Change(
         kind="tools" if action.run else "resolve",
         state=replace(state, turn=after, messages=state.messages + len(action.steer)),
         items=(*ran, *shut, *(_user(message) for message in action.steer)),
         link_turn=turn.turn_id,
-        events=(*events, *_asking(turn, again)),
+        events=tuple(events),
         posts=(*_results_on_cards(action.run, results), *_cards(again)),
         prompts=tuple(again),
         settle=action.settle,
@@ -275,18 +277,15 @@ def _pending(prompt: NewPrompt) -> Pending:
     )
 
 
-def _asking(turn: Turn, prompts: Sequence[NewPrompt]) -> tuple[Draft, ...]:
-    if not prompts:
-        return ()
-    asked = tuple(
+def _requests(turn: Turn, prompts: Sequence[NewPrompt]) -> list[Draft]:
+    return [
         Draft(
             type="input.requested",
             data={"turn_id": turn.turn_id, "call_id": prompt.call.call_id},
             refs=(("requests/0", f"prompt:{prompt.prompt_id}#"),),
         )
         for prompt in prompts
-    )
-    return (*asked, _turn_waiting(turn))
+    ]
 
 
 def _cards(prompts: Sequence[NewPrompt]) -> tuple[Post, ...]:

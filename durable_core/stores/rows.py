@@ -41,7 +41,7 @@ RUN: Final = (
 )
 CLAIM: Final = (
     "run_id, epoch, owner, name, creator, header, spec_version, deployment, step_no, attempt, charged, crashes, last_error,"
-    " retry_at, step_started_at, created_at, deadline_at, phase, turn_id, inbox_seq, cancel_seq"
+    " retry_at, step_started_at, created_at, deadline_at, phase, turn_id, inbox_seq, cancel_seq, interrupted"
 )
 COMMAND: Final = "run_id, seq, kind, body, submission_id, principal, at"
 RECORD: Final = "run_id, step_n, key, kind, input_hash, body, attempt, at"
@@ -92,7 +92,6 @@ def claim(
     opener: Opener,
     row: Columns,
     *,
-    interrupted: bool,
     now: int,
     commands: tuple[Command, ...],
     prompts: tuple[Prompt, ...],
@@ -112,7 +111,7 @@ def claim(
         attempt=row[9],
         charged=row[10],
         crashes=row[11],
-        interrupted=interrupted,
+        interrupted=bool(row[21]),
         last_error=row[12],
         retry_at=row[13],
         step_started_at=row[14],

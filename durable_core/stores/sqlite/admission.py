@@ -16,6 +16,7 @@ from durable_core.stores.sqlite.tx import Tx
 CREATE_KIND: Final = "create"
 
 _ADDRESS: Final = "SELECT run_id FROM moor_address WHERE channel = ? AND address = ?"
+_OWN: Final = "INSERT INTO moor_address (channel, address, run_id, claimed_at) VALUES (?, ?, ?, ?)"
 _STATUS: Final = "SELECT status FROM moor_run WHERE run_id = ?"
 _TURN: Final = """
     SELECT phase, turn_id, last_at,
@@ -64,7 +65,7 @@ def _target(tx: Tx, admission: Admission) -> tuple[str, bool]:
         if target.new is None:
             raise NotFound("address", target.address)
         runs.create(tx, target.new)
-        tx.run("INSERT INTO moor_address VALUES (?, ?, ?, ?)", (target.channel, target.address, target.new.run_id, tx.now))
+        tx.run(_OWN, (target.channel, target.address, target.new.run_id, tx.now))
         return target.new.run_id, True
     runs.create(tx, target.new)
     return target.new.run_id, True

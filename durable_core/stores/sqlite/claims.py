@@ -26,7 +26,7 @@ from durable_core.stores.sqlite.runs import RELEASED_WAKE, fence
 from durable_core.stores.sqlite.tx import Row, Tx
 
 _DUE: Final = """
-    SELECT run_id, interrupted, crashes >= :alone_after FROM moor_run
+    SELECT run_id, crashes >= :alone_after FROM moor_run
     WHERE wake_at IS NOT NULL AND owner IS NULL AND wake_at <= :now AND status = 'open'
       AND spec_version BETWEEN :min_readable AND :current AND (:alone OR crashes < :alone_after)
     ORDER BY wake_at LIMIT :limit
@@ -34,7 +34,7 @@ _DUE: Final = """
 _TAKE: Final = f"""
     UPDATE moor_run SET
         owner = :owner, lease_until = :lease_until, epoch = epoch + 1, attempt = attempt + 1, wake_at = NULL,
-        step_started_at = coalesce(step_started_at, max(last_at, :now)), progressed = 0, interrupted = 0
+        step_started_at = coalesce(step_started_at, max(last_at, :now)), progressed = 0
     WHERE run_id = :run_id
     RETURNING {rows.CLAIM}
 """
@@ -52,12 +52,13 @@ _RENEW: Final = """
 _RELEASE: Final = f"""
     UPDATE moor_run SET
         owner = NULL, lease_until = NULL, wake_at = {RELEASED_WAKE}, attempt = attempt - :unused,
+        interrupted = interrupted * :unused,
         step_started_at = CASE WHEN attempt > :unused THEN step_started_at END
     WHERE run_id = :run_id
 """
 _CHARGE: Final = f"""
     UPDATE moor_run SET
-        owner = NULL, lease_until = NULL, wake_at = {RELEASED_WAKE}, charged = charged + 1,
+        owner = NULL, lease_until = NULL, wake_at = {RELEASED_WAKE}, interrupted = 0, charged = charged + 1,
         last_error = :error, retry_at = :timer_at
     WHERE run_id = :run_id
 """
@@ -89,13 +90,9 @@ def claim(tx: Tx, request: ClaimRequest) -> list[Claim]:
             "alone_after": ALONE_AFTER_CRASHES,
         },
     )
-    if due and due[0][2]:
+    if due and due[0][1]:
         due = due[:1]
-    return [
-        _take(tx, request, run_id, interrupted=bool(interrupted))
-        for run_id, interrupted, crasher in due
-        if not crasher or len(due) == 1
-    ]
+    return [_take(tx, request, run_id) for run_id, crasher in due if not crasher or len(due) == 1]
 
 
 def lose_expired(tx: Tx) -> int:
@@ -118,7 +115,7 @@ def refresh(tx: Tx, run_id: str, epoch: int) -> Claim:
     row = tx.one(f"SELECT {rows.CLAIM} FROM moor_run WHERE run_id = ?", (run_id,))
     if row is None:
         raise LeaseLost(run_id, epoch)
-    return _loaded(tx, row, interrupted=False)
+    return _loaded(tx, row)
 
 
 def renew(tx: Tx, owner: str, leases: Sequence[tuple[str, int]], *, lease_ms: int) -> dict[str, Signals]:
@@ -163,15 +160,15 @@ def records(tx: Tx, run_id: str, step_n: int) -> tuple[Record, ...]:
     return tuple(rows.record(tx, row) for row in tx.all(_RECORDS, (run_id, step_n)))
 
 
-def _take(tx: Tx, request: ClaimRequest, run_id: str, *, interrupted: bool) -> Claim:
+def _take(tx: Tx, request: ClaimRequest, run_id: str) -> Claim:
     lease_until = tx.now + request.lease_ms
     row = tx.one(_TAKE, {"run_id": run_id, "owner": request.owner, "lease_until": lease_until, "now": tx.now})
     if row is None:
         raise LeaseLost(run_id, 0)
-    return _loaded(tx, row, interrupted=interrupted)
+    return _loaded(tx, row)
 
 
-def _loaded(tx: Tx, row: Row, *, interrupted: bool) -> Claim:
+def _loaded(tx: Tx, row: Row) -> Claim:
     run_id, step_no = row[0], row[8]
     commands = commands_after(tx, run_id, 0)
     prompts = open_prompts(tx, run_id)
@@ -180,7 +177,6 @@ def _loaded(tx: Tx, row: Row, *, interrupted: bool) -> Claim:
     return rows.claim(
         tx,
         row,
-        interrupted=interrupted,
         now=tx.now,
         commands=commands,
         prompts=prompts,

@@ -15,6 +15,8 @@ MEMORY: Final = ":memory:"
 BUSY_SECONDS: Final = 10.0
 """How long a statement waits for another process's lock."""
 
+OLDEST: Final = (3, 35)
+
 _PASSING: Final = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -37,6 +39,8 @@ def connect(path: str, *, read_only: bool = False, busy_seconds: float = BUSY_SE
     Raises:
         Unavailable, Broken: the file can't be opened, or is no database.
     """
+    if sqlite3.sqlite_version_info < OLDEST:
+        raise Broken(f"SQLite {sqlite3.sqlite_version} is too old; RETURNING needs {'.'.join(map(str, OLDEST))}")
     try:
         connection = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None, cached_statements=256)
         try:

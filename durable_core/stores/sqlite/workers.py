@@ -19,7 +19,8 @@ _ENROL: Final = """
 """
 # A drain: nothing is charged, the epoch ends what might still be on its way.
 _LET_GO: Final = """
-    UPDATE moor_run SET owner = NULL, lease_until = NULL, epoch = epoch + 1, wake_at = :now WHERE owner = :owner RETURNING run_id
+    UPDATE moor_run SET owner = NULL, lease_until = NULL, epoch = epoch + 1, interrupted = 0, wake_at = :now
+    WHERE owner = :owner RETURNING run_id
 """
 _INTERACTIONS: Final = """
     UPDATE moor_interaction SET owner = NULL, epoch = epoch + 1, due_at = :now WHERE status IS NULL AND owner = :owner

@@ -1,0 +1,86 @@
+"""Values that cross the store's edge: what is admitted, claimed, committed, settled and sent.
+
+What lives here: frozen data, a file a concept. What does not: SQL (`stores/`), deciding what to do next (the turn engine above).
+Times are milliseconds since the epoch, bodies are encoded bytes (`codec.encode`), ids are strings.
+"""
+
+from durable_core.model.admission import Admission, Extra, NewRun, Receipt, Submission, ToAddress, ToNew, ToRun
+from durable_core.model.commits import (
+    Committed,
+    OutboxDraft,
+    PromptDraft,
+    PromptSettlement,
+    StepCommit,
+    StepDraft,
+    SubmissionOutcome,
+)
+from durable_core.model.events import Event, EventDraft
+from durable_core.model.outbox import Buried, Lane, OutboxItem, Postponed, Sent
+from durable_core.model.prompts import AnswerReceipt, Interaction, Prompt, PromptAnswer, Verdict
+from durable_core.model.runs import Claim, Command, Record, Run, Signals, Step
+from durable_core.model.statuses import (
+    ALONE_AFTER_CRASHES,
+    CURRENT_SPEC,
+    MAX_CHARGED,
+    MIN_READABLE_SPEC,
+    AnswerPolicy,
+    AnswerStatus,
+    CommandKind,
+    Outcome,
+    Phase,
+    PromptOutcome,
+    RecordKind,
+    RunStatus,
+)
+from durable_core.model.workers import ClaimRequest, DueWork, Incarnation
+
+__all__ = [
+    "ALONE_AFTER_CRASHES",
+    "CURRENT_SPEC",
+    "MAX_CHARGED",
+    "MIN_READABLE_SPEC",
+    "Admission",
+    "AnswerPolicy",
+    "AnswerReceipt",
+    "AnswerStatus",
+    "Buried",
+    "Claim",
+    "ClaimRequest",
+    "Command",
+    "CommandKind",
+    "Committed",
+    "DueWork",
+    "Event",
+    "EventDraft",
+    "Extra",
+    "Incarnation",
+    "Interaction",
+    "Lane",
+    "NewRun",
+    "OutboxDraft",
+    "OutboxItem",
+    "Outcome",
+    "Phase",
+    "Postponed",
+    "Prompt",
+    "PromptAnswer",
+    "PromptDraft",
+    "PromptOutcome",
+    "PromptSettlement",
+    "Receipt",
+    "Record",
+    "RecordKind",
+    "Run",
+    "RunStatus",
+    "Sent",
+    "Signals",
+    "Step",
+    "StepCommit",
+    "StepDraft",
+    "Submission",
+    "SubmissionOutcome",
+    "ToAddress",
+    "ToNew",
+    "ToRun",
+    "Verdict",
+]

@@ -1,0 +1,110 @@
+"""Everything that finishing a step changes, in one value.
+
+What lives here: a step's commit and its parts. What does not: building it (the turn engine above).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from durable_core.model.admission import Extra
+from durable_core.model.events import EventDraft
+from durable_core.model.runs import Command, Signals
+from durable_core.model.statuses import AnswerPolicy, Outcome, Phase, PromptOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxDraft:
+    """A message owed to an address: posted, or an edit of an earlier post of the same lane."""
+
+    delivery_id: str
+    channel: str
+    address: str
+    body: bytes
+    prompt_id: str | None = None
+    edit_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptDraft:
+    """A prompt that a commit opens; the id was minted for this commit."""
+
+    prompt_id: str
+    kind: str
+    call_id: str | None
+    body: bytes
+    requester: str
+    policy: AnswerPolicy
+    expires_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptSettlement:
+    """A prompt that a commit ends without an answer; each posted copy is edited."""
+
+    prompt_id: str
+    outcome: PromptOutcome
+    by: str | None = None
+    name: str | None = None
+    via: str = "system"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionOutcome:
+    """How a consumed input ended."""
+
+    submission_id: str
+    outcome: Outcome
+    detail: bytes | None = None
+    reply_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepDraft:
+    """A finished step to write."""
+
+    kind: str
+    name: str
+    input: bytes
+    output: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCommit:
+    """Everything that finishing a step changes, in one transaction."""
+
+    run_id: str
+    epoch: int
+    step_n: int
+    """Must equal the run's `step_no`, or the claim is stale."""
+    step: StepDraft
+    seen: int
+    """Highest command seq this worker knows of; more than that wakes the run again."""
+    consumed: tuple[int, ...] = ()
+    turn_id: str | None = None
+    """The turn the run is in after the commit; also linked to what was consumed."""
+    link_turn: str | None = None
+    """The turn that consumed inputs belong to, when it differs from `turn_id` (a turn that ends here)."""
+    outcomes: tuple[SubmissionOutcome, ...] = ()
+    events: tuple[EventDraft, ...] = ()
+    outbox: tuple[OutboxDraft, ...] = ()
+    prompts: tuple[PromptDraft, ...] = ()
+    settle: tuple[PromptSettlement, ...] = ()
+    phase: Phase = Phase.RUNNING
+    timer_at: int | None = None
+    """When a released run wants to be looked at again, besides its deadline."""
+    release: bool = False
+    end: str | None = None
+    """A reason ends the run: addresses are freed, unconsumed input is aborted, open prompts are cancelled."""
+    extra: tuple[Extra, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """What the worker knows after a commit."""
+
+    step_no: int
+    signals: Signals
+    commands: tuple[Command, ...]
+    """Came in since `seen`; empty when the run was released."""
+    now: int

@@ -1,0 +1,94 @@
+"""Questions to people, and the answers.
+
+What lives here: prompts, answers, interactions, verdicts. What does not: cards and channels (the layers above).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from durable_core.model.events import EventDraft
+from durable_core.model.statuses import AnswerPolicy, AnswerStatus, PromptOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """A question to a person, open until `outcome` is set."""
+
+    prompt_id: str
+    run_id: str
+    kind: str
+    step_n: int
+    call_id: str | None
+    body: bytes
+    requester: str
+    policy: AnswerPolicy
+    created_seq: int
+    created_at: int
+    expires_at: int | None
+    outcome: PromptOutcome | None = None
+    option_id: str | None = None
+    settled_by: str | None = None
+    settled_name: str | None = None
+    settled_via: str | None = None
+    settled_at: int | None = None
+    note: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptAnswer:
+    """Somebody's answer to one prompt."""
+
+    source: str
+    key: str
+    digest: bytes
+    submission_id: str
+    prompt_id: str
+    run_id: str | None
+    """When given, the prompt must belong to this run."""
+    option_id: str
+    outcome: PromptOutcome
+    note: bytes | None
+    principal: str
+    name: str
+    via: str
+    body: bytes
+    """Encoded principal and place, for a policy that a worker evaluates."""
+    events: tuple[EventDraft, ...] = ()
+    """Appended when the answer settles the prompt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerReceipt:
+    """What became of an answer; for a settled prompt who settled it and how."""
+
+    status: AnswerStatus
+    submission_id: str
+    run_id: str
+    reason: str | None = None
+    prompt: Prompt | None = None
+    deduplicated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interaction:
+    """An answer that waits for a worker to evaluate who may give it."""
+
+    interaction_id: str
+    """Equals the submission id."""
+    epoch: int
+    attempts: int
+    prompt: Prompt
+    run_name: str
+    answer: PromptAnswer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A worker's decision about an interaction."""
+
+    interaction_id: str
+    epoch: int
+    allowed: bool
+    reason: str | None = None
+    events: tuple[EventDraft, ...] = ()

@@ -1,0 +1,89 @@
+"""Words for where things stand, and the numbers that every part agrees on.
+
+What lives here: enums and limits. What does not: values that carry data (the files beside this one).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+CURRENT_SPEC = 1
+"""The format this code writes; `run.spec_version` says which one wrote a run."""
+
+
+MIN_READABLE_SPEC = 1
+"""The oldest format this code reads."""
+
+
+MAX_CHARGED = 4
+"""Charged attempts a step gets before it fails (CORE 15)."""
+
+
+ALONE_AFTER_CRASHES = 2
+"""A run that crashed its worker this often is claimed alone."""
+
+
+class RunStatus(StrEnum):
+    """Whether a run still takes input."""
+
+    OPEN = "open"
+    ENDED = "ended"
+
+
+class Phase(StrEnum):
+    """What a reader of the run sees: nothing to do, at work, or waiting for a person."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    WAITING = "waiting"
+
+
+class CommandKind(StrEnum):
+    """What an inbox entry asks for."""
+
+    MESSAGE = "message"
+    RESPONSE = "response"
+    CANCEL = "cancel"
+
+
+class Outcome(StrEnum):
+    """How accepted work ended; exactly one for each submission."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    ABORTED = "aborted"
+
+
+class PromptOutcome(StrEnum):
+    """How a prompt ended; exactly one for each prompt."""
+
+    ANSWERED = "answered"
+    APPROVED = "approved"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    IGNORED = "ignored"
+
+
+class AnswerStatus(StrEnum):
+    """What became of one answer to a prompt."""
+
+    SETTLED = "settled"
+    ALREADY_SETTLED = "already_settled"
+    REFUSED = "refused"
+    PENDING = "pending"
+
+
+class AnswerPolicy(StrEnum):
+    """Who may answer: data that settles in the admission, or a function that a worker evaluates (CORE 8)."""
+
+    REQUESTER = "requester"
+    FUNCTION = "function"
+
+
+class RecordKind(StrEnum):
+    """What an in-step record holds."""
+
+    REPLY = "reply"
+    STARTED = "started"
+    RESULT = "result"
