@@ -21,7 +21,7 @@ from bot.principal import Principal
 from bot.session.ready import ReadyAgent
 from channels.events import Place
 from durable_core import codec
-from durable_core.crypto import KeyRing
+from durable_core.crypto import payload_digest
 from durable_core.errors import NotFound
 from durable_core.ids import new_id
 from durable_core.model import (
@@ -59,7 +59,6 @@ class Answers:
     """Admits answers and evaluates who may give them."""
 
     store: Store
-    keys: KeyRing
     agents: Mapping[str, ReadyAgent]
     access: AccessPolicy = members_only
 
@@ -95,7 +94,7 @@ class Answers:
         answer = PromptAnswer(
             source=source,
             key=key,
-            digest=self.keys.digest(codec.encode({"prompt": prompt_id, "option": option_id, "note": note})),
+            digest=payload_digest(codec.encode({"prompt": prompt_id, "option": option_id, "note": note})),
             submission_id=submission_id,
             prompt_id=prompt_id,
             run_id=run_id,
@@ -172,14 +171,20 @@ class Answers:
 
 def settled_events(prompt: Prompt, principal: Principal, outcome: PromptOutcome) -> tuple[EventDraft, ...]:
     """The events that tell readers who settled a prompt and how."""
-    here: dict[str, JsonValue] = {"request_id": prompt.prompt_id, "kind": prompt.kind}
-    resolution: dict[str, JsonValue] = {**here, "outcome": outcome.value, "by": {"id": principal.id, "name": principal.name}}
+    turn_id = prompt_body(prompt)["turn_id"]
+    here: dict[str, JsonValue] = {"turn_id": turn_id, "request_id": prompt.prompt_id, "kind": prompt.kind}
+    resolution: dict[str, JsonValue] = {
+        "request_id": prompt.prompt_id,
+        "kind": prompt.kind,
+        "outcome": outcome.value,
+        "responder": {"id": principal.id, "name": principal.name},
+    }
     return (
         EventDraft(
             type="approval.settled",
             body=codec.encode({**here, "responder": principal.id, "outcome": outcome.value}),
         ),
-        EventDraft(type="input.resolved", body=codec.encode({"resolutions": [resolution]})),
+        EventDraft(type="input.resolved", body=codec.encode({"turn_id": turn_id, "resolutions": [resolution]})),
     )
 
 

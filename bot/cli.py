@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from bot import preflight
-from bot.errors import BadSettings, NotReady
+from bot.errors import BotError, NotReady
 
 if TYPE_CHECKING:
     from aiohttp import web
 
     from bot.processes import WorkerProcess
     from bot.roles import Listening, Role
+    from bot.runtime import Runtime
     from bot.settings import Settings
 
 DEMO_APP = "bot.demo:bot"
@@ -51,7 +53,7 @@ def main() -> NoReturn:
 
     try:
         commands(prog_name="moorings")
-    except (NotReady, BadSettings, DurableError) as error:
+    except (BotError, DurableError) as error:
         _refuse(error)
     sys.exit(0)
 
@@ -105,10 +107,11 @@ def demo(
     key = _console_key(data)
     address = f"{_address(host, bound)}/console/?k={key}"
 
-    def mount(app: web.Application, runtime: Any) -> None:
+    def mount(app: web.Application, runtime: Runtime) -> None:
         from bot.console.page import install_console  # noqa: PLC0415
 
-        install_console(app, runtime.console, key=key, public_port=bound)
+        if runtime.console is not None:
+            install_console(app, runtime.console, key=key, public_port=bound)
 
     def ready() -> None:
         print(f"Moorings console: {address}", flush=True)
@@ -119,7 +122,7 @@ def demo(
     listening = Listening(taken, guards=[guard], mount=mount, on_ready=ready)
     worker = WorkerProcess(worker_command(DEMO_APP, data=str(data.resolve())), env=child_env(os.environ))
     _log_to_stderr("WARNING")
-    _run(DEMO_APP, settings, role=Role.WEB, listening=listening, worker=worker, console=True)
+    _run(DEMO_APP, settings, role=Role.WEB, console=True, listening=listening, worker=worker)
 
 
 @commands.command()
@@ -238,9 +241,9 @@ def _run(
     settings: Settings,
     *,
     role: Role,
+    console: bool = False,
     listening: Listening | None = None,
     worker: WorkerProcess | None = None,
-    console: bool = False,
 ) -> None:
     import asyncio  # noqa: PLC0415
     from functools import partial  # noqa: PLC0415
@@ -248,7 +251,7 @@ def _run(
     from bot.roles import run  # noqa: PLC0415
 
     load = partial(preflight.load_app, app)
-    asyncio.run(run(load, settings, role=role, listening=listening, worker=worker, console=console))
+    asyncio.run(run(load, settings, role=role, console=console, listening=listening, worker=worker))
 
 
 def _log_to_stderr(level: str) -> None:

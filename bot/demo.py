@@ -1,7 +1,7 @@
 """The demo's agent and what its tools act on.
 
-What lives here: two tools, a small payments ledger, the agent, the app. What does not: the script that drives them (scripted.py), the
-page and the command.
+What lives here: two tools, a small payments ledger, the agent, the app. What does not: the script that drives them
+(scripted.py), the page and the command.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from channels.errors import ChannelError
 from channels.events import Author, Click, Event, Ignored, Message
 from channels.http import WebhookRequest, WebhookResponse
 from durable_core import codec
-from durable_core.crypto import KeyRing
+from durable_core.crypto import payload_digest
 from durable_core.errors import Conflict, NotFound, TooLarge, Unstorable
 from durable_core.ids import new_id
 from durable_core.model import Admission, AnswerReceipt, CommandKind, NewRun, Receipt, ToAddress
@@ -52,7 +52,6 @@ class Ingress:
     """Takes requests of the app's channels."""
 
     store: Store
-    keys: KeyRing
     channels: Mapping[str, Channel]
     agent_of: Mapping[str, str]
     """Which agent answers on which channel."""
@@ -121,7 +120,7 @@ class Ingress:
             Admission(
                 source=channel,
                 key=message.key,
-                digest=self.keys.digest(encoded),
+                digest=payload_digest(encoded),
                 on_conflict="merge",
                 submission_id=new_id("sub"),
                 target=ToAddress(channel=channel, address=message.address, new=new),

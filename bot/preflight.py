@@ -22,6 +22,7 @@ from bot.errors import NotReady
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bot.app import Bot
     from bot.settings import Settings
 
 _PACKAGES = ("bot", "channels", "durable_core")
@@ -164,7 +165,7 @@ def check_schema(settings: Settings) -> None:
         raise NotReady(f"{SchemaOutdated(found, schema.HEAD)}.")
 
 
-def load_app(reference: str) -> object:
+def load_app(reference: str) -> Bot:
     """Import the bot that APP names, as `module:attribute`.
 
     Raises: NotReady, with the line that failed.
@@ -180,6 +181,10 @@ def load_app(reference: str) -> object:
         if not hasattr(found, part):
             raise NotReady(f"APP {reference}: {module_name} has no `{attribute}`; name the variable that holds the Bot.")
         found = getattr(found, part)
+    from bot.app import Bot  # noqa: PLC0415 - the author's module has imported it by now
+
+    if not isinstance(found, Bot):
+        raise NotReady(f"APP {reference} holds a value of type {type(found).__name__}, not a Bot; name the Bot's variable.")
     return found
 
 

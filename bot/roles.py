@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bot.processes import StopSignal, WorkerProcess
 from bot.settings import Settings
@@ -20,6 +20,9 @@ from bot.settings import Settings
 if TYPE_CHECKING:
     from aiohttp import web
     from aiohttp.typedefs import Middleware
+
+    from bot.app import Bot
+    from bot.runtime import Runtime
 
 _log = logging.getLogger("bot.roles")
 DRAIN_SECONDS = 25.0
@@ -41,23 +44,24 @@ class Listening:
     socket: socket.socket
     _: KW_ONLY
     guards: Sequence[Middleware] = ()
-    mount: Callable[[web.Application, Any], None] | None = None
+    mount: Callable[[web.Application, Runtime], None] | None = None
     on_ready: Callable[[], None] | None = None
 
 
 async def run(
-    load: Callable[[], object],
+    load: Callable[[], Bot],
     settings: Settings,
     *,
     role: Role,
+    console: bool = False,
     listening: Listening | None = None,
     worker: WorkerProcess | None = None,
     console: bool = False,
 ) -> None:
     """Run until a signal comes, then drain: nothing new is taken, what runs finishes or is handed back, within 30 s.
 
-    `load` returns the bot. `worker` is a child that works for this process; it is started before the bot is loaded, since it
-    has to load it too. With `console` the demo's own platform is one of the channels.
+    `load` returns the bot; `console` gives it the console channel of demo and dev. `worker` is a child that works for this
+    process; it is started before the bot is loaded, since it has to load it too.
     """
     stop = StopSignal()
     stop.install(last=worker.kill if worker is not None else None)
@@ -65,8 +69,9 @@ async def run(
         if worker is not None:
             await worker.start()
         async with _opened(load(), settings, role=role, console=console) as runtime:
-            if worker is not None:
-                runtime.attach_worker(worker)
+            if worker is not None and (board := runtime.console) is not None:
+                board.worker = worker
+                worker.observe(lambda *_: board.worker_changed())
             await runtime.start()
             runner = await _listen(runtime, settings, listening) if listening is not None else None
             await stop.wait()
@@ -74,10 +79,12 @@ async def run(
     finally:
         if worker is not None:
             await worker.stop(seconds=_LAST_SECONDS)
+        if listening is not None:
+            listening.socket.close()
 
 
 @asynccontextmanager
-async def _opened(app: Any, settings: Settings, *, role: Role, console: bool) -> AsyncIterator[Any]:
+async def _opened(app: Bot, settings: Settings, *, role: Role, console: bool) -> AsyncIterator[Runtime]:
     from bot.runtime import open_runtime  # noqa: PLC0415 - the engine, only where it is needed
 
     runtime = await open_runtime(app, settings, role=role.value, console=console)
@@ -87,15 +94,15 @@ async def _opened(app: Any, settings: Settings, *, role: Role, console: bool) ->
         await runtime.close()
 
 
-async def _listen(runtime: Any, settings: Settings, listening: Listening) -> web.AppRunner:
+async def _listen(runtime: Runtime, settings: Settings, listening: Listening) -> web.AppRunner:
     from aiohttp import web  # noqa: PLC0415 - a worker serves nothing
 
-    from bot.server.app import build_app  # noqa: PLC0415
+    from bot.server.app import build_app, runner_of  # noqa: PLC0415
 
     app = build_app(runtime, tokens=settings.api_tokens, guards=listening.guards)
     if listening.mount is not None:
         listening.mount(app, runtime)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=DRAIN_SECONDS)
+    runner = runner_of(app, drain=DRAIN_SECONDS)
     await runner.setup()
     await web.SockSite(runner, listening.socket).start()
     if listening.on_ready is not None:
@@ -103,9 +110,9 @@ async def _listen(runtime: Any, settings: Settings, listening: Listening) -> web
     return runner
 
 
-async def _drain(runtime: Any, runner: web.AppRunner | None, worker: WorkerProcess | None) -> None:
+async def _drain(runtime: Runtime, runner: web.AppRunner | None, worker: WorkerProcess | None) -> None:
     """Stop listening, stop the child and let go of work, side by side: together they have one deadline."""
-    endings = [runtime.drain(DRAIN_SECONDS)]
+    endings: list[Awaitable[object]] = [runtime.drain(DRAIN_SECONDS)]
     if runner is not None:
         endings.append(runner.cleanup())
     if worker is not None:

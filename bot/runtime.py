@@ -176,10 +176,9 @@ async def open_runtime(
     store = open_store(settings.database_url, keys=keys, clock=clock or DatabaseClock())
     await store.open()
     streams = Streams(store)
-    answers = Answers(store=store, keys=keys, agents=agents, access=bot.access)
+    answers = Answers(store=store, agents=agents, access=bot.access)
     taker = Ingress(
         store=store,
-        keys=keys,
         channels={channel.name: channel for channel in channels},
         agent_of={channel.name: bot.agent_of(channel.name) for channel in channels},
         answers=answers,
@@ -190,7 +189,6 @@ async def open_runtime(
         store=store,
         streams=streams,
         answers=answers,
-        keys=keys,
         agents=[agent.name for agent in bot.agents],
         deployment=settings.deployment,
         lifetime_ms=bot.lifetime_ms,

@@ -31,7 +31,7 @@ from bot.session_api import TurnPolicy as ApiTurnPolicy
 from bot.turn.state import MessageBody, TurnPolicy, body_to_json
 from channels.events import Place
 from durable_core import codec
-from durable_core.crypto import KeyRing
+from durable_core.crypto import payload_digest
 from durable_core.errors import NotFound, SessionEnded
 from durable_core.ids import new_id
 from durable_core.model import (
@@ -63,7 +63,6 @@ class Sessions:
     store: Store
     streams: Streams
     answers: Answers
-    keys: KeyRing
     agents: Sequence[str]
     deployment: str
     lifetime_ms: int | None
@@ -315,7 +314,7 @@ class Sessions:
             Admission(
                 source=f"api:{caller.id}",
                 key=key if key is not None else submission_id,
-                digest=self.keys.digest(codec.encode(dict(asked))),
+                digest=payload_digest(codec.encode(dict(asked))),
                 on_conflict="refuse",
                 submission_id=submission_id,
                 target=target,

@@ -6,6 +6,7 @@ What lives here: sealing, wrapping, keyed digests. What does not: where keys and
 from __future__ import annotations
 
 import binascii
+import hashlib
 import hmac
 import re
 import secrets
@@ -143,6 +144,11 @@ class KeyRing:
         """Return whether `digest` was made of `data` by any key of the ring, so that rotation makes nothing differ."""
         made = [hmac.compare_digest(hmac.digest(key, data, "sha256"), digest) for key in self._digests.values()]
         return any(made)
+
+
+def payload_digest(payload: bytes) -> bytes:
+    """Hash a payload, so that a repeat under the same key can be told from another one; stores keep a keyed form of it."""
+    return hashlib.sha256(payload).digest()
 
 
 def new_session_key() -> bytes:

@@ -143,7 +143,7 @@ class _OnDisk(Lifeline):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             bell_socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)  # PEP 446: O_CLOEXEC
             undo.callback(bell_socket.close)
-            bell_socket.setblocking(False)
+            bell_socket.setblocking(False)  # noqa: FBT003 - the socket module's own signature
             bell_socket.bind(os.fspath(bell))
             undo.callback(bell.unlink, missing_ok=True)
             new.rename(lock)

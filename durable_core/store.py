@@ -137,7 +137,7 @@ class Store(Protocol):
         """Visible events from index `start` (negative: from the tail); with `hidden`, all from position `start`."""
 
     async def content(self, run_id: str, rows: Sequence[str]) -> dict[str, bytes]:
-        """Bodies that event references name (`command:5`, `step:2`, `record:2:1.0.0`, `prompt:prm_…`); missing ones are left out."""
+        """Bodies that references name (`command:5`, `step:2`, `record:2:reply`, `prompt:prm_…`); missing ones are left out."""
 
     async def rows(self, sql: str, parameters: dict[str, str | int | bytes | None]) -> list[tuple[str | int | bytes | None, ...]]:
         """Read with a statement of a layer above; named parameters, portable SQL."""
@@ -190,7 +190,7 @@ class Store(Protocol):
         """Append events of the attempt that runs."""
 
     async def commit(self, commit: StepCommit) -> Committed:
-        """Finish a step. Raises `LeaseLost`, or `PromptTaken` when a prompt to settle was settled by another: load and decide anew."""
+        """Finish a step. Raises `LeaseLost`, or `PromptTaken`: a prompt to settle was settled by another, decide anew."""
 
     async def refresh(self, run_id: str, epoch: int) -> Claim:
         """Read a held claim again: new commands, settled prompts, records. Raises `LeaseLost`."""

@@ -9,6 +9,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from durable_core import codec
@@ -121,7 +122,7 @@ def _get(value: Any, path: Sequence[str]) -> Any:
 def _put(data: dict[str, Any], path: Sequence[str], value: Any) -> None:
     """Set a field by path; a number names a list's next place."""
     target: Any = data
-    for part, following in zip(path[:-1], path[1:], strict=True):
+    for part, following in pairwise(path):
         empty: Any = [] if following.isdigit() else {}
         if isinstance(target, list):
             if int(part) == len(target):

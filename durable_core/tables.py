@@ -35,7 +35,7 @@ def _bytes(*, nullable: bool = False) -> Column[bytes]:
 
 
 class RunRow(SQLModel, table=True):
-    """One durable execution. Shared columns (inbox_seq, cancel_seq, wake_at, event_seq, event_index) change only by SQL expressions."""
+    """One durable execution. Shared columns (inbox_seq, cancel_seq, wake_at, event_*) change only by SQL expressions."""
 
     __tablename__: ClassVar[str] = "moor_run"
     __table_args__ = (

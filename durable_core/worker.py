@@ -88,14 +88,14 @@ class Worker:
             asyncio.create_task(self._renew_forever(), name="moorings-renew"),
         ]
 
-    async def drain(self, timeout: float = 30.0) -> None:
-        """Stop claiming, let work finish for `timeout` seconds, release the rest uncharged."""
+    async def drain(self, seconds: float = 30.0) -> None:
+        """Stop claiming, let work finish for `seconds`, release the rest uncharged."""
         self._stopping = True
         for loop in self._loops[:1]:
             loop.cancel()
         work = [task for _, task in self._held.values()] + list(self._lanes.values()) + list(self._interactions)
-        if work and timeout > 0:
-            await asyncio.wait(work, timeout=timeout)
+        if work and seconds > 0:
+            await asyncio.wait(work, timeout=seconds)
         late = [task for task in work if not task.done()]
         for task in late:
             task.cancel()
@@ -209,7 +209,11 @@ class Worker:
             try:
                 now = await self._store.now()
                 await self._store.charge(
-                    claim.run_id, claim.epoch, error="internal error", retry_at=now + 1000 * (claim.charged + 1), seen=0
+                    claim.run_id,
+                    claim.epoch,
+                    error="internal error",
+                    retry_at=now + 1000 * (claim.charged + 1),
+                    seen=claim.signals.inbox_seq,
                 )
             except LeaseLost:
                 return

@@ -190,7 +190,7 @@ class Board:
         return {"status": decided.status.value, "reason": explain(decided)}
 
     async def _hand_over(self, event: PendingEvent) -> Taken | None:
-        """Give an event to the bot as a platform does: signed, over the channel's own door; None when it has to be tried again."""
+        """Give an event to the bot as a platform does, signed, over the channel's own door; None: it has to be tried again."""
         try:
             taken = await self.taker.receive(CHANNEL, await self.platform.request(event))
         except Unavailable as error:

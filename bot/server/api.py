@@ -54,7 +54,7 @@ class SessionRoutes:
             web.post(f"{one}/responses", self._known(self.respond)),
             web.post(f"{one}/cancel", self._known(self.cancel)),
             web.post(f"{one}/reset", self._known(self.reset)),
-            web.get(f"{one}/events", self._known(self.events)),
+            web.get(f"{one}/events", self._known(self.events), allow_head=False),  # a HEAD would follow, unseen
             web.get("/v1/submissions/{submission_id}", self._known(self.submission)),
         ]
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 from aiohttp.typedefs import Middleware
 
 from bot.server.api import SessionRoutes
@@ -49,6 +50,19 @@ def build_app(
     return app
 
 
+def runner_of(app: web.Application, *, drain: float) -> web.AppRunner:
+    """Build what serves an application; `drain` is how many seconds open requests have once it stops."""
+    log = logging.getLogger("bot.server.http")
+    log.addFilter(_readable)
+    return web.AppRunner(app, access_log=None, logger=log, shutdown_timeout=drain)
+
+
+def _readable(record: logging.LogRecord) -> bool:
+    """Leave out what aiohttp says of bytes that aren't HTTP: its text quotes them, and a line too long may hold a token."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError)
+
+
 @web.middleware
 async def boundary(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer every request in our shape, and log it: path without query, since a query may hold a key."""
@@ -58,6 +72,9 @@ async def boundary(request: web.Request, handler: Handler) -> web.StreamResponse
         response = await handler(request)
         status = response.status
         return response
+    except web.HTTPRedirection as error:
+        status = error.status
+        raise
     except Exception as error:  # noqa: BLE001 - this is where every error ends
         response = _refuse(request, error)
         status = response.status
@@ -70,8 +87,6 @@ async def boundary(request: web.Request, handler: Handler) -> web.StreamResponse
 def _refuse(request: web.Request, error: Exception) -> web.StreamResponse:
     """Turn an error into its answer. A fault of ours is logged in full and told as an id."""
     if isinstance(error, web.HTTPException):
-        if error.status < 400:
-            return web.Response(status=error.status, headers=error.headers)
         headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
         return error_response(of_http(error, request.method), new_error_id(), headers=headers)
     error_id = new_error_id()

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import orjson
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from bot.errors import Problem
 from bot.server.limits import Limits
@@ -64,7 +65,7 @@ async def read_bytes(request: web.Request, *, limit: int, seconds: float) -> byt
                     raise too_large
     except TimeoutError:
         raise Problem(408, "request_timeout", "The body took too long to come. Send it again.", retryable=True) from None
-    except (web.RequestPayloadError, ValueError) as error:
+    except (web.RequestPayloadError, HttpProcessingError, ConnectionError, ValueError) as error:
         raise Problem(400, "bad_request", "The body broke off or its transfer encoding is wrong. Send it again.") from error
     return bytes(raw)
 

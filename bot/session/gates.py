@@ -68,10 +68,12 @@ class Gates:
         untrusted = tool.asks_after_untrusted and any(item.trust is Trust.UNTRUSTED for item in history)
         if not tool.gated(tool_call) and not untrusted:
             return Run()
-        return Ask(self._approval(tool, tool_call, call, turn, evidence(history), now))
-
-    def _approval(self, tool: Tool, tool_call: ToolCall, call: Call, turn: Turn, read: tuple[str, ...], now: int) -> NewPrompt:
         approval = tool.approval or Approval()
+        return Ask(self._approval(approval, tool_call, call, turn, read=evidence(history), now=now))
+
+    def _approval(
+        self, approval: Approval, tool_call: ToolCall, call: Call, turn: Turn, *, read: tuple[str, ...], now: int
+    ) -> NewPrompt:
         return _prompt(
             call,
             turn,
@@ -109,17 +111,14 @@ class Gates:
 
 def evidence(history: Sequence[Item]) -> tuple[str, ...]:
     """List what was read since the request, and everything that nobody vouches for."""
-    lines: list[str] = []
-    since: list[Item] = []
-    for item in reversed(history):
-        if isinstance(item, UserItem):
-            break
-        since.append(item)
-    for item in reversed(since):
-        if isinstance(item, ResultItem) and item.status is ResultStatus.COMPLETED:
-            lines.append(f"Read since the request: {item.tool} ({reveal(item.origin)})")
-    lines += [f"From outside, not vouched for: {reveal(item.origin)}" for item in history if item.trust is Trust.UNTRUSTED]
-    return tuple(dict.fromkeys(lines))
+    request = max((place for place, item in enumerate(history) if isinstance(item, UserItem)), default=-1)
+    read = [
+        f"Read since the request: {item.tool} ({reveal(item.origin)})"
+        for item in history[request + 1 :]
+        if isinstance(item, ResultItem) and item.status is ResultStatus.COMPLETED
+    ]
+    outside = [f"From outside, not vouched for: {reveal(item.origin)}" for item in history if item.trust is Trust.UNTRUSTED]
+    return tuple(dict.fromkeys([*read, *outside]))
 
 
 def _prompt(
@@ -146,6 +145,7 @@ def _prompt(
     body: dict[str, JsonValue] = {
         "request_id": prompt_id,
         "kind": purpose.value,
+        "turn_id": turn.turn_id,
         "text": question,
         "detail": detail,
         "waiting_for": waiting_for,

@@ -84,7 +84,6 @@ class SessionRunner:
     async def _once(self, session: LiveSession) -> bool:
         """Do one action; True when the session was given back."""
         action = decide(session.view(self.limits))
-        turn = session.state.turn
         match action:
             case Rest(timer_at=timer_at):
                 await self.store.release(
@@ -99,8 +98,12 @@ class SessionRunner:
                 return await self._commit(session, changes.dismissed(session.state, action))
             case End(reason=reason):
                 return await self._commit(session, changes.ended(session.state, reason))
-        if turn is None:
-            raise RuntimeError(f"{type(action).__name__} without a turn")
+            case _:
+                if session.state.turn is None:
+                    raise RuntimeError(f"{type(action).__name__} without a turn")
+                return await self._in_turn(session, session.state.turn, action)
+
+    async def _in_turn(self, session: LiveSession, turn: Turn, action: Think | Resolve | Stop | Fail) -> bool:
         match action:
             case Think():
                 return await self._think(session, turn)

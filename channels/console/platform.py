@@ -6,8 +6,8 @@ processes. What does not: the bot, or anything it decides.
 
 from __future__ import annotations
 
-import os
 import hashlib
+import os
 import secrets
 import sqlite3
 

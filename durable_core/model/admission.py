@@ -64,7 +64,7 @@ class Admission:
     """Where `key` is unique: a channel's name or `api:<principal>`."""
     key: str
     digest: bytes
-    """Keyed hash of the payload; another digest under the same key is a conflict or a merge."""
+    """SHA-256 of the payload, kept in a keyed form; another one under the same key is a conflict or a merge."""
     on_conflict: Literal["refuse", "merge"]
     submission_id: str
     target: ToAddress | ToRun | ToNew

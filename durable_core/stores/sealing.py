@@ -41,6 +41,14 @@ class Sealing:
         raw = new_session_key()
         return SessionKey(raw), self._ring.wrap(raw, _aad(run_id))
 
+    def digest(self, digest: bytes) -> bytes:
+        """Return the keyed form in which a payload's hash is kept: without the key it tells nothing about the payload."""
+        return self._ring.digest(digest)
+
+    def is_digest(self, kept: bytes, digest: bytes) -> bool:
+        """Tell whether a kept form is of this hash, under any key of the ring: a rotation makes no repeat a conflict."""
+        return self._ring.is_digest(kept, digest)
+
     def cached(self, run_id: str) -> SessionKey | None:
         """Return a key that was kept."""
         with self._lock:

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
 
 import bot
 
@@ -43,7 +42,7 @@ def run(
     )
 
 
-def refusal(done: Done) -> str:
+def refusal(done: subprocess.CompletedProcess[str]) -> str:
     """Return the sentence of a command that refused to start."""
     assert done.returncode == 2, (done.returncode, done.stdout, done.stderr)
     assert done.stdout == ""

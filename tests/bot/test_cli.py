@@ -12,6 +12,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -26,15 +27,19 @@ DEMO = ["demo", "--port", "0", "--no-open", "--data", "data"]
 
 def ready_to_start(folder: Path, **variables: str) -> dict[str, str]:
     """Prepare everything that `start` asks for."""
-    (folder / "app.py").write_text("bot = object()\n")
+    (folder / "app.py").write_text("from bot.app import Bot\nbot = Bot(agents=[])\n")
     url = f"sqlite:///{folder / 'm.db'}"
     upgrade(url)
     return environment(stubs=True, MOORINGS_ENCRYPTION_KEYS=new_key_entry(), MOORINGS_DATABASE_URL=url, **variables)
 
 
-def ask(url: str) -> tuple[int, str]:
+def ask(
+    url: str, *, data: bytes | None = None, headers: Mapping[str, str] | None = None, cookies: bool = False
+) -> tuple[int, str]:
+    request = urllib.request.Request(url, data=data, headers=dict(headers or {}))  # noqa: S310 - our own server
+    jar = [urllib.request.HTTPCookieProcessor()] if cookies else []
     try:
-        with urllib.request.urlopen(url, timeout=20) as answer:  # noqa: S310 - our own server
+        with urllib.request.build_opener(*jar).open(request, timeout=40) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -164,6 +169,7 @@ def test_settings_are_told_line_by_line(tmp_path: Path) -> None:
         ("app-x:bot", "", "module:attribute"),
         ("nowhere:bot", "", "no module nowhere"),
         ("app:other", "bot = 1\n", "app has no `other`"),
+        ("app:bot", "bot = 1\n", "app:bot holds a value of type int, not a Bot"),
         ("app:bot", "x = 1\n\nbot = x +\n", "app.py line 3: SyntaxError"),
         ("app:bot", "def f():\n    return 1 / 0\n\nbot = f()\n", "app.py line 2: ZeroDivisionError: division by zero"),
         ("app:bot", "import json\nbot = json.loads('x')\n", "app.py line 2: JSONDecodeError"),
@@ -202,9 +208,10 @@ def test_the_demo_prints_its_address_serves_and_ends(tmp_path: Path) -> None:
         assert ask(f"{address}/healthz") == (200, '{"status": "ok"}')
         assert ask(f"{address}/readyz")[0] == 200
         assert ask(f"{address}/console/?k=wrong")[0] in {401, 403, 404}
-        request = urllib.request.Request(f"{address}/v1/sessions", data=b"{}", headers={"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310 - our own server
-            assert set(json.load(answer)) == {"session_id", "status"}
+        status, text = ask(f"{address}/v1/sessions", data=b"{}", headers={"Content-Type": "application/json"})
+        assert (status, set(json.loads(text))) == (202, {"session_id", "status"})
+        if not any("STUB worker started" in line for line in demo.said):
+            demo.until("STUB worker started")
         demo.process.send_signal(signal.SIGTERM)
         assert demo.end() == 0
     assert not alive(pid)
@@ -256,6 +263,44 @@ def test_a_second_signal_ends_the_drain_at_once(tmp_path: Path) -> None:
         demo.process.send_signal(signal.SIGTERM)
         assert demo.end() == 128 + signal.SIGTERM
     assert not any("drained" in line for line in demo.said)
+
+
+def test_the_demo_itself_greets_over_the_api(tmp_path: Path) -> None:
+    env = environment() | {"PYTHONWARNINGS": "default"}
+    with running(tmp_path, *DEMO, env=env) as demo:
+        address, page = demo.until(r"(http://127\.0\.0\.1:\d+)(/console/\?k=\S+)").groups()
+        assert ask(f"{address}{page}", cookies=True)[0] == 200
+        _, text = ask(f"{address}/v1/sessions", data=b'{"message": "hello"}', headers={"Content-Type": "application/json"})
+        created = json.loads(text)
+        _, text = ask(f"{address}/v1/submissions/{created['submission_id']}?wait=30")
+        submission = json.loads(text)
+        assert (submission["status"], submission["error"]) == ("completed", None)
+        assert submission["reply"]["text"]
+        status, text = ask(f"{address}/v1/sessions/{created['session_id']}/events?follow=false")
+        events = [json.loads(line) for line in text.splitlines()]
+        assert status == 200
+        assert [event["meta"]["index"] for event in events] == list(range(len(events)))
+        assert {"turn.started", "message.completed", "turn.completed"} <= {event["type"] for event in events}
+        assert ask(f"{address}/console/")[0] in {401, 403, 404}
+        demo.process.send_signal(signal.SIGTERM)
+        assert demo.end() == 0, demo.said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_tool_that_was_killed_runs_again_and_the_call_gets_its_answer(tmp_path: Path) -> None:
+    env = environment() | {"PYTHONWARNINGS": "default"}
+    with running(tmp_path, *DEMO, env=env) as demo:
+        address = demo.until(r"(http://127\.0\.0\.1:\d+)/console")[1]
+        _, text = ask(f"{address}/v1/sessions", data=b'{"message": "slow 1"}', headers={"Content-Type": "application/json"})
+        key = demo.until(r"slow: start, 1 s, key (\S+), attempt 1")[1]
+        [worker] = [int(pid) for pid in Path(f"/proc/{demo.process.pid}/task/{demo.process.pid}/children").read_text().split()]
+        os.kill(worker, signal.SIGKILL)
+        _, text = ask(f"{address}/v1/submissions/{json.loads(text)['submission_id']}?wait=30")
+        assert json.loads(text)["reply"] == {"text": "That took 1 s."}
+        demo.process.send_signal(signal.SIGTERM)
+        assert demo.end() == 0, demo.said
+    ends = [line for line in demo.said if line.startswith("slow: end")]
+    assert ends == [f"slow: end, 1 s, key {key}, attempt 2"]
 
 
 # Production

@@ -5,10 +5,11 @@ What lives here: everything about a run's lease. What does not: what a worker wr
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Final
 
-from durable_core.errors import LeaseLost
+from durable_core.errors import DurableError, LeaseLost
 from durable_core.model import (
     ALONE_AFTER_CRASHES,
     Claim,
@@ -23,7 +24,9 @@ from durable_core.model import (
 from durable_core.stores import rows
 from durable_core.stores.sqlite import events
 from durable_core.stores.sqlite.runs import RELEASED_WAKE, fence
-from durable_core.stores.sqlite.tx import Row, Tx
+from durable_core.stores.sqlite.tx import UNOPENABLE_MS, Row, Tx
+
+log = logging.getLogger("moorings.store")
 
 _DUE: Final = """
     SELECT run_id, crashes >= :alone_after FROM moor_run
@@ -62,6 +65,7 @@ _CHARGE: Final = f"""
         last_error = :error, retry_at = :timer_at
     WHERE run_id = :run_id
 """
+_LEAVE: Final = "UPDATE moor_run SET wake_at = ?, last_error = ? WHERE run_id = ?"
 _COMMANDS: Final = f"""
     SELECT {rows.COMMAND} FROM moor_command WHERE run_id = ? AND taken_step IS NULL AND seq > ? ORDER BY seq
 """
@@ -92,7 +96,16 @@ def claim(tx: Tx, request: ClaimRequest) -> list[Claim]:
     )
     if due and due[0][1]:
         due = due[:1]
-    return [_take(tx, request, run_id) for run_id, crasher in due if not crasher or len(due) == 1]
+    taken = []
+    for run_id, crasher in due:
+        if not crasher or len(due) == 1:
+            got = tx.apart(lambda run_id=run_id: _take(tx, request, run_id))  # type: ignore[misc]
+            if isinstance(got, DurableError):
+                log.error("%s can't be taken, and is left alone for a while: %s", run_id, got)
+                tx.run(_LEAVE, (tx.now + UNOPENABLE_MS, str(got), run_id))
+            else:
+                taken.append(got)
+    return taken
 
 
 def lose_expired(tx: Tx) -> int:

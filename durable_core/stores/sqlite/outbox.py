@@ -5,14 +5,17 @@ What lives here: putting, claiming lanes, saying how it went. What does not: ren
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Final
 
-from durable_core.errors import Broken, LeaseLost
+from durable_core.errors import Broken, DurableError, LeaseLost
 from durable_core.ids import new_id
 from durable_core.model import Buried, Lane, OutboxDraft, OutboxItem, Postponed, Sent
 from durable_core.stores import sealing
-from durable_core.stores.sqlite.tx import Row, Tx
+from durable_core.stores.sqlite.tx import UNOPENABLE_MS, Row, Tx
+
+log = logging.getLogger("moorings.store")
 
 # A lane with `due_at` in the future is blocked by a Retry-After: more items don't unblock it.
 _LANE: Final = """
@@ -36,6 +39,7 @@ _DUE: Final = """
 _TAKE: Final = """
     UPDATE moor_lane SET owner = ?, lease_until = ?, epoch = epoch + 1 WHERE channel = ? AND address = ? RETURNING epoch
 """
+_LEAVE: Final = "UPDATE moor_lane SET due_at = ? WHERE channel = ? AND address = ?"
 _ITEMS: Final = """
     SELECT o.delivery_id, o.run_id, r.name, o.body, o.prompt_id, o.edit_of, p.ref, o.attempts, o.last_error, p.state
     FROM moor_outbox o JOIN moor_run r ON r.run_id = o.run_id LEFT JOIN moor_outbox p ON p.delivery_id = o.edit_of
@@ -95,10 +99,20 @@ def claim_lanes(tx: Tx, owner: str, *, limit: int, lease_ms: int, items: int) ->
     take_back_expired(tx)
     lanes = []
     for channel, address in tx.all(_DUE, (tx.now, limit)):
-        row = tx.one(_TAKE, (owner, tx.now + lease_ms, channel, address))
-        rows = tx.all(_ITEMS, (channel, address, items))
-        lanes.append(Lane(channel=channel, address=address, epoch=row[0] if row else 0, items=_sendable(tx, rows)))
+        got = tx.apart(lambda at=(channel, address): _take(tx, owner, at, lease_ms=lease_ms, items=items))  # type: ignore[misc]
+        if isinstance(got, DurableError):
+            log.error("the lane %s %s can't be read, and is left alone for a while: %s", channel, address, got)
+            tx.run(_LEAVE, (tx.now + UNOPENABLE_MS, channel, address))
+        else:
+            lanes.append(got)
     return lanes
+
+
+def _take(tx: Tx, owner: str, at: tuple[str, str], *, lease_ms: int, items: int) -> Lane:
+    channel, address = at
+    row = tx.one(_TAKE, (owner, tx.now + lease_ms, channel, address))
+    rows = tx.all(_ITEMS, (channel, address, items))
+    return Lane(channel=channel, address=address, epoch=row[0] if row else 0, items=_sendable(tx, rows))
 
 
 def finish(tx: Tx, lane: Lane, owner: str, result: Sent | Postponed | Buried) -> None:

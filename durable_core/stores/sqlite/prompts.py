@@ -5,11 +5,12 @@ What lives here: answering, taking interactions, deciding them. What does not: w
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from durable_core.codec import encode
-from durable_core.errors import LeaseLost, NotFound
+from durable_core.errors import Broken, DurableError, LeaseLost, NotFound
 from durable_core.model import (
     AnswerPolicy,
     AnswerReceipt,
@@ -27,7 +28,9 @@ from durable_core.model import (
 )
 from durable_core.stores import rows, sealing
 from durable_core.stores.sqlite import events, runs, settling, submissions
-from durable_core.stores.sqlite.tx import Row, Tx
+from durable_core.stores.sqlite.tx import UNOPENABLE_MS, Row, Tx
+
+log = logging.getLogger("moorings.store")
 
 KIND: Final = CommandKind.RESPONSE.value
 
@@ -52,6 +55,7 @@ _TAKE: Final = """
     WHERE run_id = ? AND interaction_id = ?
     RETURNING epoch, attempts, prompt_id, option_id, outcome, principal, name, via, body, note
 """
+_LEAVE: Final = "UPDATE moor_interaction SET due_at = ?, owner = NULL WHERE run_id = ? AND interaction_id = ?"
 _UNDECIDED: Final = """
     SELECT i.run_id, a.source, a.key, a.digest, i.prompt_id, i.option_id, i.outcome, i.principal, i.name, i.via, i.body, i.note,
            i.epoch, i.owner, i.status
@@ -126,21 +130,31 @@ def take_interactions(tx: Tx, owner: str, *, limit: int, lease_ms: int) -> list[
     taken = []
     for run_id, interaction_id in tx.all(_DUE, (tx.now, limit)):
         row = tx.one(_TAKE, (owner, tx.now + lease_ms, run_id, interaction_id))
-        found = tx.one(_UNDECIDED, (interaction_id,))
-        name = tx.one("SELECT name FROM moor_run WHERE run_id = ?", (run_id,))
-        if row is None or found is None or name is None:
+        if row is None:
             continue
-        taken.append(
-            Interaction(
-                interaction_id=interaction_id,
-                epoch=row[0],
-                attempts=row[1],
-                prompt=_asked(tx, row[2]).prompt,
-                run_name=name[0],
-                answer=_answer_of(tx, interaction_id, found),
-            )
-        )
+        got = tx.apart(lambda at=(run_id, interaction_id), row=row: _interaction(tx, at, row))  # type: ignore[misc]
+        if isinstance(got, DurableError):
+            log.error("answer %s can't be read, and is left alone for a while: %s", interaction_id, got)
+            tx.run(_LEAVE, (tx.now + UNOPENABLE_MS, run_id, interaction_id))
+        else:
+            taken.append(got)
     return taken
+
+
+def _interaction(tx: Tx, at: tuple[str, str], row: Row) -> Interaction:
+    run_id, interaction_id = at
+    found = tx.one(_UNDECIDED, (interaction_id,))
+    name = tx.one("SELECT name FROM moor_run WHERE run_id = ?", (run_id,))
+    if found is None or name is None:
+        raise Broken(f"{interaction_id} has no admission or no run")
+    return Interaction(
+        interaction_id=interaction_id,
+        epoch=row[0],
+        attempts=row[1],
+        prompt=_asked(tx, row[2]).prompt,
+        run_name=name[0],
+        answer=_answer_of(tx, interaction_id, found),
+    )
 
 
 def decide(tx: Tx, verdict: Verdict) -> AnswerReceipt:

@@ -46,7 +46,7 @@ def find(tx: Tx, source: str, key: str, digest: bytes, *, merge: bool) -> Known 
     if row is None:
         return None
     known = Known(*row)
-    if not merge and known.digest != digest:
+    if not merge and not tx.is_digest(known.digest, digest):
         raise Conflict(source, key)
     return known
 
@@ -76,7 +76,7 @@ def insert(
             "run_id": run_id,
             "seq": seq,
             "kind": kind,
-            "digest": digest,
+            "digest": tx.digest(digest),
             "created": int(created),
             "outcome": None if outcome is None else outcome.value,
             "detail": tx.seal_optional(run_id, detail, sealing.admission_detail(submission_id)),

@@ -6,16 +6,20 @@ What lives here: the `Tx` that every operation takes. What does not: beginning a
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from durable_core.clock import SQLITE_NOW, Clock
 from durable_core.crypto import SessionKey
-from durable_core.errors import Broken
+from durable_core.errors import Broken, CannotOpen, DurableError, KeyMissing
 from durable_core.stores.sealing import Place, Sealing
 
+T = TypeVar("T")
 Row = tuple[Any, ...]
 Parameters = Mapping[str, Any] | Sequence[Any]
+
+UNOPENABLE_MS: Final = 60_000
+"""How long what can't be opened is left alone, so that it stops nothing else; it goes on once its key is back."""
 
 _NOW: Final = f"SELECT {SQLITE_NOW}"
 
@@ -60,6 +64,17 @@ class Tx:
         """Execute once a row."""
         self.connection.executemany(sql, rows)
 
+    def apart(self, work: Callable[[], T]) -> T | DurableError:
+        """Do a part that may fail alone: what can't be opened is undone and returned as its error, the rest goes on."""
+        self.connection.execute("SAVEPOINT part")
+        try:
+            result: T | DurableError = work()
+        except (KeyMissing, CannotOpen, Broken) as error:
+            self.connection.execute("ROLLBACK TO part")
+            result = error
+        self.connection.execute("RELEASE part")
+        return result
+
     # ── sealed values ──
 
     def new_key(self, run_id: str) -> bytes:
@@ -77,6 +92,14 @@ class Tx:
                 raise Broken(f"{run_id} has rows but no run")
             key = self._sealing.unwrap(run_id, row[0])
         return key
+
+    def digest(self, digest: bytes) -> bytes:
+        """Return the keyed form of a payload's hash."""
+        return self._sealing.digest(digest)
+
+    def is_digest(self, kept: bytes, digest: bytes) -> bool:
+        """Tell whether a kept form is of this hash."""
+        return self._sealing.is_digest(kept, digest)
 
     def seal(self, run_id: str, plain: bytes, at: Place) -> bytes:
         """Seal a value for its place."""

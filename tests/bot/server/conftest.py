@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from bot.server.app import build_app
+from bot.server.app import build_app, runner_of
 from bot.server.limits import Limits
 from bot.settings import ApiToken
 from tests.bot.server.fake_sessions import FakeApp, FakeSessions
@@ -52,7 +52,7 @@ async def serve() -> AsyncIterator[Serve]:
 
     async def start(*, tokens: tuple[ApiToken, ...] = (), limits: Limits | None = None, **options: Any) -> Served:
         running = FakeApp()
-        runner = web.AppRunner(build_app(running, tokens=tokens, limits=limits, **options), access_log=None, shutdown_timeout=2)
+        runner = runner_of(build_app(running, tokens=tokens, limits=limits, **options), drain=2)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         port = runner.addresses[0][1]

@@ -167,6 +167,32 @@ async def test_a_body_that_doesnt_come_is_given_up(serve: Serve) -> None:
     await writer.wait_closed()
 
 
+@pytest.mark.parametrize(
+    ("framing", "sent"),
+    [
+        ("Transfer-Encoding: chunked", b"zz\r\n{}\r\n0\r\n\r\n"),
+        ("Transfer-Encoding: chunked", b"2\r\n{}\r\nxx"),
+        ("Content-Length: 100", b"{"),
+        ("Content-Length: x", b""),
+        ("Transfer-Encoding: chunked\r\nContent-Length: 5", b"0\r\n\r\n"),
+    ],
+)
+async def test_a_body_that_breaks_off_is_no_fault_of_ours(
+    served: Served, caplog: pytest.LogCaptureFixture, framing: str, sent: bytes
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    head = f"POST {post(served)} HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}{framing}\r\n\r\n".encode() + sent)
+    writer.write_eof()
+    answer = await reader.read()
+    assert answer == b"" or answer.split()[1] == b"400"
+    assert b"Traceback" not in answer
+    writer.close()
+    await writer.wait_closed()
+    assert (await served.call("GET", "/healthz"))[0] == 200
+    assert not [record for record in caplog.records if record.name == "bot.server" and record.levelname == "ERROR"]
+
+
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: (

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 
 import pytest
+from aiohttp import web
 
 from bot.session_api import TurnPolicy
 from durable_core.errors import Broken, Stranded, TooLarge, Unavailable
-from tests.bot.server.conftest import Served
+from tests.bot.server.conftest import Serve, Served
 
 LOCAL = "api:local"
 
@@ -139,7 +141,7 @@ async def test_what_no_route_knows_is_refused_in_the_same_shape(served: Served) 
     assert (status, code) == (405, "method_not_allowed")
     assert "POST" in message
     async with served.client.put("/v1/sessions/x/events") as answer:
-        assert (answer.status, answer.headers["Allow"]) == (405, "GET,HEAD")
+        assert (answer.status, answer.headers["Allow"]) == (405, "GET")
 
 
 async def test_a_parameter_that_is_not_known_is_refused_by_name(served: Served) -> None:
@@ -210,3 +212,44 @@ async def test_the_access_log_shows_no_query_and_no_line_breaks(served: Served, 
     assert len(lines) == 2
     assert lines[0].startswith("GET /v1/sessions/x%0AFAKE 404 ")
     assert lines[1].startswith("GET (unknown path) 404 ")
+
+
+async def test_a_head_follows_nothing(served: Served) -> None:
+    session_id = served.sessions.add(LOCAL)
+    async with served.client.head(f"/v1/sessions/{session_id}/events") as answer:
+        assert answer.status == 405
+    async with served.client.head(f"/v1/sessions/{session_id}") as answer:
+        assert answer.status == 200
+
+
+async def test_a_redirect_passes_as_it_is(serve: Serve) -> None:
+    @web.middleware
+    async def elsewhere(request: web.Request, handler: object) -> web.StreamResponse:
+        answer = web.HTTPFound("/console/")
+        answer.set_cookie("a", "b")
+        raise answer
+
+    served = await serve(guards=[elsewhere])
+    async with served.client.get("/", allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"], answer.cookies["a"].value) == (302, "/console/", "b")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"hunter2\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nAuthorization: Bearer " + b"hunter2" * 3000 + b"\r\n\r\n",
+    ],
+)
+async def test_bytes_that_are_not_http_are_refused_and_not_logged(
+    served: Served, caplog: pytest.LogCaptureFixture, sent: bytes
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(sent)
+    answer = await reader.read()
+    assert answer.split()[1] == b"400"
+    assert b"Traceback" not in answer
+    assert "hunter2" not in caplog.text
+    writer.close()
+    await writer.wait_closed()

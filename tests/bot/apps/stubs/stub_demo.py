@@ -1,3 +1,5 @@
 """A bot that is nothing."""
 
-bot = object()
+from bot.app import Bot
+
+bot = Bot(agents=[])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 
-from bot.processes import WorkerProcess, WorkerState
+from bot.app import Bot
+from bot.processes import WorkerProcess
 from bot.settings import Settings
 from tests.bot.server.fake_sessions import FakeApp
 
@@ -14,21 +15,32 @@ def say(*words: object) -> None:
     print("STUB", *words, flush=True)
 
 
+class Console:
+    """What the page asks of the worker, and nothing else."""
+
+    _worker: WorkerProcess
+
+    @property
+    def worker(self) -> WorkerProcess:
+        return self._worker
+
+    @worker.setter
+    def worker(self, worker: WorkerProcess) -> None:
+        self._worker = worker
+        self.worker_changed()
+
+    def worker_changed(self) -> None:
+        say("worker", self._worker.state, self._worker.pid)
+
+
 class Runtime(FakeApp):
     role: str = ""
-    console = None
-
-    def attach_worker(self, worker: WorkerProcess) -> None:
-        self.changed(worker.state, worker.pid)
-        worker.observe(self.changed)
-
-    def changed(self, state: WorkerState, pid: int | None) -> None:
-        say("worker", state, pid)
+    console: Console | None = None
 
     async def start(self) -> None:
         say(self.role, "started", os.getpid())
 
-    async def drain(self, timeout: float) -> None:  # noqa: ASYNC109 - the seam's name
+    async def drain(self, seconds: float) -> None:
         say(self.role, "drains")
         await asyncio.sleep(float(os.environ.get("STUB_DRAIN", "0")))
         say(self.role, "drained")
@@ -37,8 +49,9 @@ class Runtime(FakeApp):
         say(self.role, "closed")
 
 
-async def open_runtime(bot: object, settings: Settings, *, role: str) -> Runtime:
+async def open_runtime(bot: Bot, settings: Settings, *, role: str, console: bool) -> Runtime:
     assert settings.encryption_keys
     runtime = Runtime()
     runtime.role = role
+    runtime.console = Console() if console else None
     return runtime
