@@ -246,7 +246,6 @@ def _run(
     worker: WorkerProcess | None = None,
 ) -> None:
     import asyncio  # noqa: PLC0415
-    from functools import partial  # noqa: PLC0415
 
     from bot.roles import run  # noqa: PLC0415
 

@@ -56,7 +56,6 @@ async def run(
     console: bool = False,
     listening: Listening | None = None,
     worker: WorkerProcess | None = None,
-    console: bool = False,
 ) -> None:
     """Run until a signal comes, then drain: nothing new is taken, what runs finishes or is handed back, within 30 s.
 

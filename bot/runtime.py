@@ -16,7 +16,6 @@ from bot.console.board import Board
 from bot.egress import Egress
 from bot.errors import NotReady
 from bot.ingress import Ingress, Taken
-from bot.processes import WorkerProcess
 from bot.session.live import WarmHistories
 from bot.session.ready import ReadyAgent, ready
 from bot.session.runner import SessionRunner
@@ -112,13 +111,6 @@ class Runtime:
         duties = Duties(runner=runner, egress=Egress(store=self.store, channels=self.channels, owner=owner), answers=self.answers)
         self.worker = Worker(self.store, duties, owner=owner, deployment=self.settings.deployment, options=self.options)
         await self.worker.start()
-
-    def attach_worker(self, worker: WorkerProcess) -> None:
-        """Show the process that works for this one to the console, and let the console kill it."""
-        if self.console is not None:
-            board = self.console
-            board.worker = worker
-            worker.observe(lambda _state, _pid: board.worker_changed())
 
     def ready(self) -> bool:
         """Tell whether new work would be taken."""
