@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from bot.console import ClientIdReused, UnknownMessage, UnknownThread
+from bot.console.port import ClientIdReused, UnknownMessage, UnknownThread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

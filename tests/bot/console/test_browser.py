@@ -11,7 +11,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from bot.console import install_console, loopback_guard
+from bot.console.page import install_console
+from bot.console.security import loopback_guard
 from tests.bot.console.fake_port import AGENT, FakePort, author, open_card
 from tests.bot.console.stories import killed_then_parked
 

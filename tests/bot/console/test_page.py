@@ -10,7 +10,8 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from bot.console import UnknownThread, install_console
+from bot.console.page import install_console
+from bot.console.port import UnknownThread
 from tests.bot.console.fake_port import AGENT, FakePort, author, open_card
 from tests.bot.console.stories import killed_then_parked
 
