@@ -1,1 +1,73 @@
-"""Agents, tools and approvals: what an author writes and runs."""
+"""Agents, tools and approvals: what an author writes and runs.
+
+What lives here: the names an author imports, each loaded when it is first used, so that a command starts quickly. What does
+not: anything else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bot.access import Action, Allow, Deny
+    from bot.agent import Agent
+    from bot.app import Bot
+    from bot.approvals import Approval, ApprovalRecord, ToolCall, always, over
+    from bot.context import ToolContext
+    from bot.errors import BotError, ModelFailed
+    from bot.model import Model, ModelReply, ModelRequest, RequestedCall
+    from bot.principal import Principal
+    from bot.scripted import ScriptedModel
+    from bot.tools import Tool, tool
+    from bot.turn.state import Limits
+
+__all__ = [
+    "Action",
+    "Agent",
+    "Allow",
+    "Approval",
+    "ApprovalRecord",
+    "Bot",
+    "BotError",
+    "Deny",
+    "Limits",
+    "Model",
+    "ModelFailed",
+    "ModelReply",
+    "ModelRequest",
+    "Principal",
+    "RequestedCall",
+    "ScriptedModel",
+    "Tool",
+    "ToolCall",
+    "ToolContext",
+    "always",
+    "over",
+    "tool",
+]
+
+_HOMES = {
+    "access": ("Action", "Allow", "Deny"),
+    "agent": ("Agent",),
+    "app": ("Bot",),
+    "approvals": ("Approval", "ApprovalRecord", "ToolCall", "always", "over"),
+    "context": ("ToolContext",),
+    "errors": ("BotError", "ModelFailed"),
+    "model": ("Model", "ModelReply", "ModelRequest", "RequestedCall"),
+    "principal": ("Principal",),
+    "scripted": ("ScriptedModel",),
+    "tools": ("Tool", "tool"),
+    "turn.state": ("Limits",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load an exported name from its home, once."""
+    from importlib import import_module  # noqa: PLC0415 - only where a name is asked for
+
+    for home, names in _HOMES.items():
+        if name in names:
+            found = getattr(import_module(f"bot.{home}"), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module 'bot' has no attribute {name!r}")

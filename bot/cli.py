@@ -82,18 +82,41 @@ def root(
     """Hold the options of the command itself."""
 
 
+Data = Annotated[Path, typer.Option(help="Folder for its own database, keys and console.")]
+NoOpen = Annotated[bool, typer.Option("--no-open", help="Don't open the browser.")]
+AllowNetwork = Annotated[bool, typer.Option("--allow-network", help="Let other machines in, as another --host needs.")]
+
+
 @commands.command()
 def demo(
     *,
     port: Port = _PORT,
     host: Host = "127.0.0.1",
-    data: Annotated[Path, typer.Option(help="Folder for the demo's own database and keys.")] = Path(".moorings"),
-    no_open: Annotated[bool, typer.Option("--no-open", help="Don't open the browser.")] = False,
-    allow_network: Annotated[
-        bool, typer.Option("--allow-network", help="Let other machines in, as another --host needs.")
-    ] = False,
+    data: Data = Path(".moorings"),
+    no_open: NoOpen = False,
+    allow_network: AllowNetwork = False,
 ) -> None:
     """Try it: a local page that behaves like a thread, with a scripted model and an own SQLite file."""
+    _with_console(DEMO_APP, data, host=host, port=port, no_open=no_open, allow_network=allow_network)
+
+
+@commands.command()
+def dev(
+    app: Annotated[str, typer.Argument(metavar="APP", help="The bot, as module:attribute, such as app:bot.")],
+    *,
+    port: Port = _PORT,
+    host: Host = "127.0.0.1",
+    data: Data = Path(".moorings"),
+    no_open: NoOpen = False,
+    allow_network: AllowNetwork = False,
+) -> None:
+    """Develop: your bot on the local page, with an own SQLite file."""
+    preflight.load_app(app)
+    _with_console(app, data, host=host, port=port, no_open=no_open, allow_network=allow_network)
+
+
+def _with_console(app: str, data: Path, *, host: str, port: int, no_open: bool, allow_network: bool) -> None:
+    """Serve a bot with the console page; its worker is a child process, which the page can kill."""
     preflight.check_host(host, allow_network=allow_network)
     preflight.check_folder(data)
     taken = preflight.listening_socket(host, port)
@@ -107,22 +130,22 @@ def demo(
     key = _console_key(data)
     address = f"{_address(host, bound)}/console/?k={key}"
 
-    def mount(app: web.Application, runtime: Runtime) -> None:
+    def mount(web_app: web.Application, runtime: Runtime) -> None:
         from bot.console.page import install_console  # noqa: PLC0415
 
         if runtime.console is not None:
-            install_console(app, runtime.console, key=key, public_port=bound)
+            install_console(web_app, runtime.console, key=key, public_port=bound)
 
     def ready() -> None:
-        print(f"Moorings console: {address}", flush=True)
+        _say(f"Moorings console: {address}")
         if not no_open:
             _open_browser(address)
 
-    guard = loopback_guard(port=bound, only=("/v1", "/console"), allow_network=allow_network)
+    guard = loopback_guard(port=bound, only=("/", "/v1", "/console"), allow_network=allow_network)
     listening = Listening(taken, guards=[guard], mount=mount, on_ready=ready)
-    worker = WorkerProcess(worker_command(DEMO_APP, data=str(data.resolve())), env=child_env(os.environ))
+    worker = WorkerProcess(worker_command(app, data=str(data.resolve())), env=child_env(os.environ))
     _log_to_stderr("WARNING")
-    _run(DEMO_APP, settings, role=Role.WEB, console=True, listening=listening, worker=worker)
+    _run(app, settings, role=Role.WEB, console=True, listening=listening, worker=worker)
 
 
 @commands.command()
@@ -148,7 +171,7 @@ def start(
     if role != Role.WORKER:
         taken = preflight.listening_socket(host, port)
         address = _address(host, int(taken.getsockname()[1]))
-        listening = Listening(taken, on_ready=lambda: print(f"Listening on {address}", flush=True))
+        listening = Listening(taken, on_ready=lambda: _say(f"Listening on {address}"))
     _log_to_stderr("INFO")
     _run(app, settings, role=Role(role), listening=listening)
 
@@ -191,7 +214,7 @@ def worker(
     data: Annotated[Path, typer.Option()],
     parent: Annotated[int, typer.Option()],
 ) -> None:
-    """Work as the child of a demo; it ends with its parent."""
+    """Work as the child of demo or dev; it ends with its parent."""
     from bot.processes import die_with_parent  # noqa: PLC0415
     from bot.roles import Role  # noqa: PLC0415
 
@@ -228,6 +251,11 @@ def _console_key(data: Path) -> str:
     from bot.settings import kept_secret  # noqa: PLC0415
 
     return kept_secret(data / "console.key", lambda: secrets.token_urlsafe(24))
+
+
+def _say(line: str) -> None:
+    """Write a line in one piece: a worker may write to the same terminal."""
+    print(f"{line}\n", end="", flush=True)
 
 
 def _address(host: str, port: int) -> str:

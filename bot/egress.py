@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -55,8 +56,12 @@ class Egress:
     async def send(self, lane: Lane) -> None:
         """Send a lane's items in order, until one has to wait or the lane is empty."""
         channel = self.channels.get(lane.channel)
+        began = time.monotonic()
         for place, item in enumerate(lane.items):
             last = place == len(lane.items) - 1
+            if time.monotonic() - began > SEND_SECONDS:
+                await self.store.release_lane(lane, self.owner)  # before the lane's lease may be over
+                return
             if channel is None:
                 await self._bury(lane, item, "no_such_channel", release=last)
             elif not await self._one(channel, lane, item, release=last):

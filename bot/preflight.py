@@ -45,7 +45,7 @@ def refuse_shadows(folders: Iterable[str]) -> None:
     ours = _root()
     for folder in folders:
         place = os.path.realpath(folder or os.curdir)
-        if place == ours:
+        if place == ours or _is_checkout(place):
             continue
         for name in _PACKAGES:
             for shadow in (os.path.join(place, f"{name}.py"), os.path.join(place, name)):  # noqa: PTH118
@@ -60,6 +60,12 @@ def refuse_shadows(folders: Iterable[str]) -> None:
 def places_that_shadow() -> list[str]:
     """List where Python would find a user's module before ours: here, and where the program was started from."""
     return list(dict.fromkeys([os.getcwd(), sys.path[0] if sys.path else ""]))  # noqa: PTH109
+
+
+def _is_checkout(place: str) -> bool:
+    """Tell whether a folder is a checkout of Moorings itself: what is installed from it may be run in it."""
+    marks = ("bot/preflight.py", "channels/contract.py", "durable_core/store.py")
+    return all(os.path.exists(os.path.join(place, *mark.split("/"))) for mark in marks)  # noqa: PTH110, PTH118
 
 
 def _root() -> str:

@@ -1,1 +1,58 @@
-"""What must survive: runs, steps, prompts, streams and the outbox."""
+"""What must survive: runs, steps, prompts, streams and the outbox.
+
+What lives here: the names that others build on, each loaded when it is first used. What does not: bots, channels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from durable_core.clock import Clock, DatabaseClock, ManualClock
+    from durable_core.crypto import KeyRing
+    from durable_core.errors import DurableError
+    from durable_core.retry import RetryPolicy
+    from durable_core.store import Store
+    from durable_core.stores.open import open_store
+    from durable_core.streams import EventView, Streams
+    from durable_core.worker import Duties, Held, Worker, WorkerOptions
+
+__all__ = [
+    "Clock",
+    "DatabaseClock",
+    "DurableError",
+    "Duties",
+    "EventView",
+    "Held",
+    "KeyRing",
+    "ManualClock",
+    "RetryPolicy",
+    "Store",
+    "Streams",
+    "Worker",
+    "WorkerOptions",
+    "open_store",
+]
+
+_HOMES = {
+    "clock": ("Clock", "DatabaseClock", "ManualClock"),
+    "crypto": ("KeyRing",),
+    "errors": ("DurableError",),
+    "retry": ("RetryPolicy",),
+    "store": ("Store",),
+    "stores.open": ("open_store",),
+    "streams": ("EventView", "Streams"),
+    "worker": ("Duties", "Held", "Worker", "WorkerOptions"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load an exported name from its home, once."""
+    from importlib import import_module  # noqa: PLC0415 - only where a name is asked for
+
+    for home, names in _HOMES.items():
+        if name in names:
+            found = getattr(import_module(f"durable_core.{home}"), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module 'durable_core' has no attribute {name!r}")

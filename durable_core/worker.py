@@ -202,30 +202,28 @@ class Worker:
             if not self._stopping and not held.lost:
                 raise
         except Unavailable as error:
-            # the lease stays until it is renewed no more; the run is taken back, uncharged, once the store answers again
-            log.warning("%s: %s", run_id, error)
-            await self._give_back(held)
+            log.warning("%s: %s; it is given back and tried again", run_id, error)
+            await self._give_back(held, charged=False)
         except Exception:
             log.exception("advancing %s failed outside of its step", run_id)
-            await self._give_back(held)
+            await self._give_back(held, charged=True)
         finally:
-            del self._held[run_id]
+            if run_id in self._held and self._held[run_id][0] is held:
+                del self._held[run_id]
             self._alone = False
             self._wake.set()
 
-    async def _give_back(self, held: Held) -> None:
-        """Return a run after a fault of ours, to be tried again a little later; charged, so that it can't spin for ever."""
+    async def _give_back(self, held: Held, *, charged: bool) -> None:
+        """Return a run to be tried again a little later: charged for a fault of code, not for a store that didn't answer."""
         claim = held.claim
-        for _ in range(10):
+        seen = claim.signals.inbox_seq
+        while not self._stopping:
             try:
-                now = await self._store.now()
-                await self._store.charge(
-                    claim.run_id,
-                    claim.epoch,
-                    error="internal error",
-                    retry_at=now + 1000 * (claim.charged + 1),
-                    seen=claim.signals.inbox_seq,
-                )
+                later = await self._store.now() + 1000 * (claim.charged + 1)
+                if charged:
+                    await self._store.charge(claim.run_id, claim.epoch, error="internal error", retry_at=later, seen=seen)
+                else:
+                    await self._store.release(claim.run_id, claim.epoch, timer_at=later, seen=seen, unused=False)
             except LeaseLost:
                 return
             except Unavailable:

@@ -38,7 +38,7 @@ _COOKIE_DAYS = 30
 _THREAD_ID = re.compile(r"[A-Za-z0-9_.:~-]{1,120}")
 _STEP_INDEX = re.compile(r"[0-9]{1,9}")
 _CONTENT_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("moorings.console")
 
 
 def install_console(
@@ -146,7 +146,7 @@ class _Console:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, the page gets an answer it can read
                 error_id = f"err_{uuid4().hex[:16]}"
-                _log.exception("console call failed: %s (%s)", request.path, error_id)
+                _log.exception("console call %s failed (%s)", request.path, error_id)
                 message = "The server could not do this now. Try again in a moment."
                 return error_response(503, "unavailable", message, retryable=_may_retry(error), error_id=error_id)
 

@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Mapping
 
 from aiohttp import web
-from multidict import CIMultiDict
 
 from bot.errors import Problem
 from channels.errors import ChannelError
@@ -39,7 +38,7 @@ def new_error_id() -> str:
 def error_response(problem: Problem, error_id: str, *, headers: Mapping[str, str] | None = None) -> web.Response:
     """Write the one shape of an error."""
     error = {"code": problem.code, "message": problem.message, "retryable": problem.retryable, "error_id": error_id}
-    answer = web.json_response({"error": error}, status=problem.status, headers=CIMultiDict(headers or {}))
+    answer = web.json_response({"error": error}, status=problem.status, headers=headers)
     if problem.status in {408, 413}:  # the rest of the body is not read
         answer.force_close()
     if problem.status == 401:

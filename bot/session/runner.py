@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
@@ -165,6 +165,7 @@ class SessionRunner:
             patience=self.patience,
         )
         hit("model.after_reply")
+        reply = replace(reply, text=reply.text.encode("utf-8", "replace").decode())  # half a surrogate pair can't be stored
         if reply.calls:
             await self._record_reply(session, turn, reply)
         return reply

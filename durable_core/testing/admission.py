@@ -210,6 +210,7 @@ class Admissions(StoreBench):
         assert [c.kind for c in again.commands] == [CommandKind.CANCEL]
         after = await store.commit(step_commit(again))
         assert not after.signals.cancel_pending
+        assert not (await store.append(claim.run_id, claim.epoch, ())).cancel_pending, "the commit said so, the run does not"
 
     # ── S5 ──
     async def test_s5_an_ended_run_takes_no_input_and_keeps_no_row(self, store: Store) -> None:

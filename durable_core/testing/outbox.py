@@ -141,6 +141,16 @@ class Outbox(StoreBench):
         await store.finish(fresh, "w2", Sent(delivery_id=item.delivery_id, ref="fresh", release=True))
         assert await no_lane(store)
 
+    async def test_s19_an_owner_is_fenced_from_its_own_earlier_claim(self, store: Store, clock: WindableClock) -> None:
+        item = post()
+        await owing(store, item)
+        stale = await lane_one(store, "w1")
+        clock.advance(ms(LEASE + 1))
+        fresh = await lane_one(store, "w1")
+        with pytest.raises(LeaseLost):
+            await store.finish(stale, "w1", Buried(delivery_id=item.delivery_id, error="stale", release=True))
+        await store.finish(fresh, "w1", Sent(delivery_id=item.delivery_id, ref="r", release=True))
+
     async def test_s19_a_stale_release_does_not_open_the_lane_of_another(self, store: Store, clock: WindableClock) -> None:
         await owing(store, post())
         stale = await lane_one(store, "w1")

@@ -22,6 +22,7 @@ from durable_core.schema import HEAD, found_version, upgrade
 from tests.bot.command import ROOT, Running, environment, refusal, run, running
 
 SHADOWS = ["bot.py", "bot/__init__.py", "channels.py", "channels/__init__.py", "durable_core.py", "durable_core/__init__.py"]
+JSON = {"Content-Type": "application/json"}
 DEMO = ["demo", "--port", "0", "--no-open", "--data", "data"]
 
 
@@ -208,7 +209,7 @@ def test_the_demo_prints_its_address_serves_and_ends(tmp_path: Path) -> None:
         assert ask(f"{address}/healthz") == (200, '{"status": "ok"}')
         assert ask(f"{address}/readyz")[0] == 200
         assert ask(f"{address}/console/?k=wrong")[0] in {401, 403, 404}
-        status, text = ask(f"{address}/v1/sessions", data=b"{}", headers={"Content-Type": "application/json"})
+        status, text = ask(f"{address}/v1/sessions", data=b"{}", headers=JSON)
         assert (status, set(json.loads(text))) == (202, {"session_id", "status"})
         if not any("STUB worker started" in line for line in demo.said):
             demo.until("STUB worker started")
@@ -270,7 +271,7 @@ def test_the_demo_itself_greets_over_the_api(tmp_path: Path) -> None:
     with running(tmp_path, *DEMO, env=env) as demo:
         address, page = demo.until(r"(http://127\.0\.0\.1:\d+)(/console/\?k=\S+)").groups()
         assert ask(f"{address}{page}", cookies=True)[0] == 200
-        _, text = ask(f"{address}/v1/sessions", data=b'{"message": "hello"}', headers={"Content-Type": "application/json"})
+        _, text = ask(f"{address}/v1/sessions", data=b'{"message": "hello"}', headers=JSON)
         created = json.loads(text)
         _, text = ask(f"{address}/v1/submissions/{created['submission_id']}?wait=30")
         submission = json.loads(text)
@@ -286,15 +287,17 @@ def test_the_demo_itself_greets_over_the_api(tmp_path: Path) -> None:
         assert demo.end() == 0, demo.said
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_tool_that_was_killed_runs_again_and_the_call_gets_its_answer(tmp_path: Path) -> None:
     env = environment() | {"PYTHONWARNINGS": "default"}
     with running(tmp_path, *DEMO, env=env) as demo:
-        address = demo.until(r"(http://127\.0\.0\.1:\d+)/console")[1]
-        _, text = ask(f"{address}/v1/sessions", data=b'{"message": "slow 1"}', headers={"Content-Type": "application/json"})
+        address, page = demo.until(r"(http://127\.0\.0\.1:\d+)(/console/\?k=\S+)").groups()
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        browser.open(f"{address}{page}", timeout=20).close()
+        _, text = ask(f"{address}/v1/sessions", data=b'{"message": "slow 1"}', headers=JSON)
         key = demo.until(r"slow: start, 1 s, key (\S+), attempt 1")[1]
-        [worker] = [int(pid) for pid in Path(f"/proc/{demo.process.pid}/task/{demo.process.pid}/children").read_text().split()]
-        os.kill(worker, signal.SIGKILL)
+        kill = urllib.request.Request(f"{address}/console/api/worker/kill", data=b"{}", headers=JSON)  # noqa: S310 - our own server
+        with browser.open(kill, timeout=20) as answer:
+            assert json.load(answer)["pid"]
         _, text = ask(f"{address}/v1/submissions/{json.loads(text)['submission_id']}?wait=30")
         assert json.loads(text)["reply"] == {"text": "That took 1 s."}
         demo.process.send_signal(signal.SIGTERM)

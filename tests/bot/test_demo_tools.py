@@ -86,7 +86,9 @@ def test_every_refund_asks_in_plain_words() -> None:
     assert refund_charge.gated(call)
     assert refund_charge.approval is not None
     assert refund_charge.approval.question(call) == "Refund 20 for ch_1?"
-    assert refund_charge.approval.by_text == "Up to 100, whoever asked may answer; above that, only finance"
+    assert refund_charge.approval.answerers(call) == ALICE.name
+    large = refund_charge.call({"charge_id": "ch_1", "amount": "140"}, "0.0.0", requester=ALICE)
+    assert refund_charge.approval.answerers(large) == "Finance"
     assert refund_charge.on_interrupt is Interrupt.RERUN
 
 
@@ -134,6 +136,6 @@ async def test_slow_waits_what_it_was_asked_and_no_more() -> None:
     ctx = ToolContext("ses_1", ALICE, call_id="0.1.0", deps=DemoDeps(payments, sleep))
     await slow.run(ctx, {"seconds": 0.75})
     assert sum(slept) == pytest.approx(0.75)
-    assert max(slept) <= 0.1
+    assert max(slept) <= 0.25
     assert (await slow.run(ctx, {"seconds": 601})).status is ResultStatus.FAILED
     payments.close()

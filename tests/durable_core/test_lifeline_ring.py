@@ -231,7 +231,7 @@ class TestLongPath:
         deep.mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(deep))
         folder = os.fsencode(os.path.realpath(f"{far}.live"))
-        bells = Path("/tmp") / f"moorings-{os.geteuid()}-{hashlib.sha256(folder).hexdigest()[:16]}"  # noqa: S108
+        bells = Path("/tmp") / f"moorings-{os.geteuid()}-{hashlib.sha256(folder).hexdigest()[:16]}"
         try:
             with closing(Lifeline.open(far)) as own:
                 assert names(bells) == {f"{own.incarnation}.sock"}

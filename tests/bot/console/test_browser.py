@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from playwright.async_api import async_playwright
 
 from bot.console.page import install_console
 from bot.console.security import loopback_guard
 from tests.bot.console.fake_port import AGENT, FakePort, author, open_card
 from tests.bot.console.stories import killed_then_parked
+from tests.parts import chromium
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from playwright.async_api import Page
 
-REQUIRED = "browser" in os.environ.get("MOORINGS_TEST_REQUIRE", "").split(",")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 KEY = "the-key"
 
@@ -73,13 +71,8 @@ async def site(port: FakePort) -> AsyncIterator[Site]:
 
 @pytest_asyncio.fixture
 async def page(site: Site) -> AsyncIterator[Page]:
-    playwright = pytest.importorskip("playwright.async_api") if not REQUIRED else __import__("playwright.async_api").async_api
-    if CHROMIUM is None:
-        if REQUIRED:
-            pytest.fail("no Chromium on this machine")
-        pytest.skip("no Chromium on this machine")
-    async with playwright.async_playwright() as driver:
-        browser = await driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    async with async_playwright() as driver:
+        browser = await driver.chromium.launch(executable_path=chromium(), args=FLAGS)
         page = await browser.new_page(viewport={"width": 1280, "height": 800})
         problems: list[str] = []
         page.on("pageerror", lambda error: problems.append(str(error)))

@@ -12,7 +12,8 @@ from tests.bot.server.fake_sessions import FakeApp
 
 
 def say(*words: object) -> None:
-    print("STUB", *words, flush=True)
+    line = " ".join(["STUB", *map(str, words)])
+    os.write(1, f"{line}\n".encode())  # one write: two processes share the pipe
 
 
 class Console:
