@@ -273,6 +273,9 @@ def _run(
     listening: Listening | None = None,
     worker: WorkerProcess | None = None,
 ) -> None:
+    import gc  # noqa: PLC0415
+
+    gc.disable()  # a tenth of what importing costs; `run` enables it once all is there
     import asyncio  # noqa: PLC0415
 
     from bot.roles import run  # noqa: PLC0415

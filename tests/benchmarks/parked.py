@@ -38,7 +38,9 @@ async def parked(folder: Path) -> list[Row]:
     return [
         Row("start → /readyz with 0 / many parked", f"{_ratio(starts, starts_many, 's', 1)}", made),
         Row("CPU until ready and 1 s more, 0 / many parked", f"{_ratio(work, work_many, 's', 1)}", f"median of {ROUNDS}"),
-        Row("answer → tool start with 0 / many parked", f"{_ratio(clicks, clicks_many, 'ms', 1000)}", f"now {spread(clicks_many)}"),
+        Row(
+            "answer → tool start with 0 / many parked", f"{_ratio(clicks, clicks_many, 'ms', 1000)}", f"now {spread(clicks_many)}"
+        ),
         Row("idle RSS with 0 / many parked", f"{_ratio(memory, memory_many, 'MB', 1)}", ""),
     ]
 

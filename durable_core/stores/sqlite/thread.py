@@ -27,9 +27,7 @@ class Op(Generic[T]):
 
     __slots__ = ("error", "future", "label", "plain", "result", "soft", "work")
 
-    def __init__(
-        self, work: Callable[[Tx], T], future: asyncio.Future[T], *, label: str | None, plain: bool, soft: bool
-    ) -> None:
+    def __init__(self, work: Callable[[Tx], T], future: asyncio.Future[T], *, label: str | None, plain: bool, soft: bool) -> None:
         self.work = work
         self.future = future
         self.label = label
