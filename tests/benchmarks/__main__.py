@@ -1,4 +1,4 @@
-"""The command: runs what is named, or all, and prints one table.
+"""The command: runs what is named, or all, and prints one table; the path of another checkout compares it with this one.
 
 What lives here: names and the order. What does not: measurements.
 """
@@ -13,9 +13,10 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
-from tests.benchmarks import parked, restarts, storage, turns
+from tests.benchmarks import parked, restarts, storage, turns, versus
 from tests.benchmarks.tables import Row, markdown
 
 LIMIT_SECONDS = 300.0
@@ -37,10 +38,11 @@ async def measure(names: list[str]) -> list[Row]:
     """Run benchmarks one after the other, each in a folder of its own."""
     rows: list[Row] = []
     for name in names:
-        folder = Path(tempfile.mkdtemp(prefix=f"bench-{name}-"))
+        run = partial(versus.versus, other=Path(name).resolve()) if "/" in name else BENCHMARKS[name]
+        folder = Path(tempfile.mkdtemp(prefix=f"bench-{Path(name).name}-"))
         try:
             async with asyncio.timeout(LIMIT_SECONDS):
-                found = await BENCHMARKS[name](folder)
+                found = await run(folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         for row in found:
@@ -52,7 +54,7 @@ async def measure(names: list[str]) -> list[Row]:
 def main() -> None:
     """Read names, print the table."""
     names = sys.argv[1:] or list(BENCHMARKS)
-    if unknown := [name for name in names if name not in BENCHMARKS]:
+    if unknown := [name for name in names if name not in BENCHMARKS and not Path(name, "bot").is_dir()]:
         sys.exit(f"no benchmark {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
     before = os.getloadavg()[0]
     rows = asyncio.run(measure(names))

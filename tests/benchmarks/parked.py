@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import time
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from channels.events import Standing
 from durable_core.worker import WorkerOptions
 from tests.benchmarks.bots import bot
 from tests.benchmarks.http import connected
-from tests.benchmarks.processes import cpu, environment, launch, prepare, ready, rss, serving
+from tests.benchmarks.processes import cpu, environment, launched, prepare, ready, rss, serving
 from tests.benchmarks.tables import Row, median, spread
 from tests.benchmarks.turns import approve
 
@@ -53,14 +52,11 @@ def _ratio(few: list[float], many: list[float], unit: str, scale: float) -> str:
 async def _measure(folder: Path) -> tuple[list[float], list[float], list[float], list[float]]:
     starts, memory, work = [], [], []
     for _ in range(ROUNDS):
-        server = await launch(["start", "tests.benchmarks.bots:bot", "--port", "0"], env=environment(folder), folder=folder)
-        try:
+        async with launched(folder) as server:
             starts.append(await ready(server, "Listening on"))
             await asyncio.sleep(1)
             memory.append(rss(server.pid))
             work.append(cpu(server.pid))
-        finally:
-            await server.kill(signal.SIGTERM)
     async with serving(folder) as server, connected(server.port) as http:
         for _ in range(10):
             await approve(server, http)

@@ -12,7 +12,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,7 +106,7 @@ def _status(pid: int, name: str) -> int:
     return 0
 
 
-def environment(folder: Path) -> dict[str, str]:
+def environment(folder: Path, *, root: Path = ROOT) -> dict[str, str]:
     """Return what a server finds in its environment; the key is kept in the folder, so that a restart opens its data."""
     keys = folder / "key"
     if not keys.exists():
@@ -115,7 +115,7 @@ def environment(folder: Path) -> dict[str, str]:
     return kept | {
         "MOORINGS_DATABASE_URL": f"sqlite:///{folder / 'moorings.db'}",
         "MOORINGS_ENCRYPTION_KEYS": keys.read_text(),
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(root),
     }
 
 
@@ -125,12 +125,13 @@ def prepare(folder: Path) -> None:
     schema.upgrade(environment(folder)["MOORINGS_DATABASE_URL"])
 
 
-async def launch(arguments: list[str], *, env: Mapping[str, str], folder: Path) -> Server:
-    """Start the command; returns at once."""
+async def launch(arguments: list[str], *, folder: Path, root: Path = ROOT) -> Server:
+    """Start the command of a checkout; returns at once."""
+    env = environment(folder, root=root)
     log = (folder / "log").open("ab")
     started = time.monotonic()
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bot", *arguments, env=env, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=log
+        sys.executable, "-m", "bot", *arguments, env=env, cwd=root, stdout=asyncio.subprocess.PIPE, stderr=log
     )
     log.close()
     server = Server(process, started)
@@ -152,9 +153,9 @@ async def ready(server: Server, start: str) -> float:
 
 
 @asynccontextmanager
-async def serving(folder: Path, *, role: str = "all") -> AsyncIterator[Server]:
+async def serving(folder: Path, *, role: str = "all", root: Path = ROOT) -> AsyncIterator[Server]:
     """Run `start APP` on a prepared folder until the block ends; ready when it begins."""
-    server = await launch(["start", APP, "--port", "0", "--role", role], env=environment(folder), folder=folder)
+    server = await launch(["start", APP, "--port", "0", "--role", role], folder=folder, root=root)
     try:
         if role == "worker":
             await asyncio.sleep(2)
@@ -166,9 +167,19 @@ async def serving(folder: Path, *, role: str = "all") -> AsyncIterator[Server]:
 
 
 @asynccontextmanager
+async def launched(folder: Path, *, root: Path = ROOT) -> AsyncIterator[Server]:
+    """Run `start APP` until the block ends; nothing is waited for."""
+    server = await launch(["start", APP, "--port", "0"], folder=folder, root=root)
+    try:
+        yield server
+    finally:
+        await server.kill(signal.SIGTERM)
+
+
+@asynccontextmanager
 async def demonstrating(folder: Path) -> AsyncIterator[Server]:
     """Run `demo` until the block ends; the page's address is printed, nothing is waited for."""
-    server = await launch(["demo", "--port", "0", "--no-open", "--data", str(folder)], env=environment(folder), folder=folder)
+    server = await launch(["demo", "--port", "0", "--no-open", "--data", str(folder)], folder=folder)
     try:
         await server.line("Moorings console")
         yield server

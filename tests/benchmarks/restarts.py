@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from tests.benchmarks.http import connected
-from tests.benchmarks.processes import Server, demonstrating, environment, launch, prepare, ready, rss, serving
+from tests.benchmarks.processes import Server, demonstrating, launched, prepare, ready, rss, serving
 from tests.benchmarks.tables import Row, median
 from tests.benchmarks.turns import create
 
@@ -32,15 +32,12 @@ async def _killed_whole(folder: Path) -> Row:
             session_id = (await create(http, "wait"))["session_id"]
             await server.line(f"wait {session_id}")
             await server.kill()
-            again = await launch(["start", "tests.benchmarks.bots:bot", "--port", "0"], env=environment(folder), folder=folder)
-            try:
+            async with launched(folder) as again:
                 _, line = await again.line(f"wait {session_id}")
                 took.append(int(line.split()[2]) / 1e9 - again.started)
                 starts.append(await ready(again, "Listening on"))
                 async with connected(again.port) as other:
                     await other.post(f"/v1/sessions/{session_id}/reset", {})
-            finally:
-                await again.kill(signal.SIGTERM)
     note = f"new process → tool again, median of {ROUNDS}; ready after {median(starts):.2f} s"
     return Row("kill -9 in a slow tool, `role=all` restarted → rerun", f"{median(took):.2f} s", note)
 
@@ -75,11 +72,8 @@ async def started(folder: Path) -> list[Row]:
 
 
 async def _server_ready(folder: Path) -> float:
-    server = await launch(["start", "tests.benchmarks.bots:bot", "--port", "0"], env=environment(folder), folder=folder)
-    try:
+    async with launched(folder) as server:
         return await ready(server, "Listening on")
-    finally:
-        await server.kill(signal.SIGTERM)
 
 
 async def _first_page(folder: Path) -> float:

@@ -92,7 +92,7 @@ async def _beside_many(server: Server, http: Http) -> list[Row]:
         rates, took, used = [], [], []
         for _ in range(5):
             spent, began = cpu(server.pid), time.perf_counter()
-            batches = await asyncio.gather(*(_some(c, s, 10) for c, s in zip(clients, sessions, strict=True)))
+            batches = await asyncio.gather(*(some_turns(c, s, 10) for c, s in zip(clients, sessions, strict=True)))
             turns = [one for batch in batches for one in batch]
             rates.append(len(turns) / (time.perf_counter() - began))
             used.append((cpu(server.pid) - spent) / len(turns))
@@ -112,7 +112,8 @@ async def _beside_many(server: Server, http: Http) -> list[Row]:
     ]
 
 
-async def _some(http: Http, session: str, count: int) -> list[float]:
+async def some_turns(http: Http, session: str, count: int) -> list[float]:
+    """Take turns one after the other; the seconds of each."""
     return [(await turn(http, session))[1] for _ in range(count)]
 
 

@@ -1,6 +1,6 @@
 """The glance: a connection that answers small reads on the event loop itself.
 
-What lives here: reads of a row or a few, some 50 µs each. What does not: pages of events, steps, other people's SQL (`reader.py`).
+What lives here: reads of a row or a few, some 50 µs each. What does not: pages of events, steps, others' SQL (`reader.py`).
 
 Handing a read to a thread and back costs several times what reading a row costs. In WAL mode a reader never waits for a
 writer; the rare waits that are left (another process recovers the log) are cut short, and the read goes to the thread.
