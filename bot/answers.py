@@ -87,8 +87,9 @@ class Answers:
         option = next((option for option in body["options"] if option["id"] == option_id), None)
         if option is None:
             return _refused(submission_id, prompt, "unknown_option")
-        if self.access is members_only and isinstance(denied := members_only(principal, place, Action.CLICK), Deny):
-            return _refused(submission_id, prompt, denied.text)
+        denied = await self._denied_at_once(prompt, principal, place)
+        if denied is not None:
+            return _refused(submission_id, prompt, denied)
         outcome = PromptOutcome(option["outcome"])
         who: dict[str, JsonValue] = {"principal": principal.to_json(), "place": _place_json(place)}
         answer = PromptAnswer(
@@ -108,6 +109,18 @@ class Answers:
             events=settled_events(prompt, principal, outcome) if prompt.policy is AnswerPolicy.REQUESTER else (),
         )
         return await self.store.answer(answer)
+
+    async def _denied_at_once(self, prompt: Prompt, principal: Principal, place: Place) -> str | None:
+        """Why somebody may not click here, where no worker will ask: the default policy, or a prompt older than the policy."""
+        if self.access is not members_only and prompt.policy is AnswerPolicy.FUNCTION:
+            return None
+        try:
+            async with asyncio.timeout(POLICY_SECONDS):
+                decision = await decide_access(self.access, principal, place, Action.CLICK)
+        except Exception:
+            log.exception("whether %s may be answered could not be decided; refused", prompt.prompt_id)
+            return "not_allowed"
+        return decision.text if isinstance(decision, Deny) else None
 
     async def result(self, receipt: AnswerReceipt, *, seconds: float = WAIT_SECONDS) -> AnswerReceipt:
         """Wait a little for a pending answer to be decided."""
@@ -194,6 +207,8 @@ def explain(receipt: AnswerReceipt) -> str | None:
         return None
     if receipt.status is AnswerStatus.ALREADY_SETTLED and receipt.prompt is not None:
         return f"This was settled before: {settled_words(receipt.prompt, prompt_body(receipt.prompt))}."
+    if receipt.reason == "not_allowed" and receipt.prompt is not None:
+        return f"Only {prompt_body(receipt.prompt)['waiting_for']} may answer this."
     return REASONS.get(receipt.reason or "", receipt.reason or None)
 
 

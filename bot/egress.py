@@ -20,6 +20,7 @@ from channels.errors import ChannelError, DeliveryFailed, RateLimited
 from channels.events import Author
 from channels.outbound import Delivery, MessageRef, Outbound
 from durable_core import codec
+from durable_core.errors import Unavailable
 from durable_core.failpoints import hit
 from durable_core.model import Buried, Lane, OutboxItem, Postponed, Sent
 from durable_core.retry import RetryPolicy
@@ -81,6 +82,8 @@ class Egress:
                 log.warning("delivery %s can't be sent: %s", item.delivery_id, error)
                 return await self._bury(lane, item, error.code, release=release)
             return await self._postpone(lane, item, str(error))
+        except Unavailable:  # our own store, not the platform: no attempt
+            raise
         except (ChannelError, TimeoutError, OSError) as error:
             return await self._postpone(lane, item, f"{type(error).__name__}: {error}")
         except Exception as error:

@@ -24,6 +24,7 @@ Commits
   S11  A commit is whole: step, events, outbox, prompts, consumed commands, outcomes, the next state; or nothing at all.
   S12  A completed step never changes.
   S13  A released run sleeps until its timer or deadline, or is due at once when more came in than the commit had seen (CORE 1).
+       A deadline that passed while a turn is under way wakes nothing more; whoever ends the turn looks at it.
   S14  Each submission gets exactly one outcome; ending a run aborts what nobody consumed and frees its addresses.
 Records
   S15  A record of a key is written once; writing it again returns without change. Records end with their step.
@@ -213,4 +214,4 @@ class Store(Protocol):
         """Say how the head of a lane went. Raises `LeaseLost`."""
 
     async def release_lane(self, lane: Lane, owner: str) -> None:
-        """Give a lane back unsent."""
+        """Give a lane back in the middle of a send: its head counts as tried, since it may have been sent."""

@@ -145,7 +145,7 @@ class Worker:
 
     async def _forever(self, turn: Callable[[], Awaitable[float]], name: str) -> None:
         """Repeat `turn`; it says after how many seconds to look again without a wake-up."""
-        while True:
+        while not self._stopping:
             self._wake.clear()
             try:
                 pause = await turn()
@@ -155,8 +155,10 @@ class Worker:
             except Exception:
                 log.exception("%s failed; looking again", name)
                 pause = self._options.poll
+            # not wait_for: before Python 3.12 it swallows a cancellation that comes together with the wake-up (cpython 86296)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), timeout=pause)
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
 
     async def _claim_due(self) -> float:
         """Take what is due and what there is room for; the seconds until something else is due."""
@@ -188,6 +190,10 @@ class Worker:
             self._alone = bool(claims)
         for claim in claims:
             hit("claim.after")
+            stale = self._held.get(claim.run_id)
+            if stale is not None:  # its lease ran out unnoticed, while this loop was blocked
+                stale[0].lost = True
+                stale[1].cancel()
             held = Held(claim)
             self._held[claim.run_id] = (held, asyncio.create_task(self._advance(held), name=f"run-{claim.run_id}"))
         return len(claims)

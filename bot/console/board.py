@@ -16,7 +16,7 @@ from bot.answers import Answers, explain
 from bot.console.live import LiveFold
 from bot.console.port import ClientIdReused, JsonObject, UnknownMessage, UnknownThread
 from bot.ingress import Ingress, Taken
-from channels.console.cast import CAST, cast_member
+from channels.console.cast import BOT, CAST, cast_member
 from channels.console.channel import ADDRESS
 from channels.console.platform import ConsolePlatform
 from channels.console.records import ConsoleRefused, PendingEvent, ShownMessage
@@ -119,6 +119,7 @@ class Board:
             "title": thread.title,
             "channel": thread.channel,
             "session_id": run.run_id if run is not None else None,
+            "agent": self._author(BOT),
         }
 
     async def messages(self, thread_id: str, viewer: str) -> list[JsonObject]:
@@ -237,7 +238,7 @@ class Board:
                         yield {"kind": "timeline", "thread": thread_id}
                         yield {"kind": "threads"}
                     if (text := live.changed(messages_moved=moved)) is not None:
-                        yield {**text, "author": self.agent}
+                        yield {**text, "author": self._author(BOT)}
                 await flag.wait()
         finally:
             self._flags.discard(flag)
@@ -285,20 +286,22 @@ class Board:
     async def _run(self, thread_id: str) -> Run | None:
         return await self.store.run_at(CHANNEL, ADDRESS.encode(thread_id))
 
-    def _message(self, message: ShownMessage) -> JsonObject:
-        member = cast_member(message.author)
+    def _author(self, author_id: str) -> JsonObject:
+        member = cast_member(author_id)
         name = member.name if member is not None else self.agent
-        author = {
-            "id": message.author,
+        return {
+            "id": author_id,
             "name": name,
             "initial": name[0].upper(),
             "color": member.color if member is not None else "#0f5c73",
             "agent": member is None,
         }
+
+    def _message(self, message: ShownMessage) -> JsonObject:
         return {
             "id": message.id,
             "seq": message.seq,
-            "author": author,
+            "author": self._author(message.author),
             "text": message.text,
             "card": message.card,
             "at": message.at,

@@ -71,7 +71,7 @@ class ConsolePort(Protocol):
         ...
 
     async def thread(self, thread_id: str) -> JsonObject | None:
-        """Read one thread: `{id, title, channel, session_id | None}`."""
+        """Read one thread: `{id, title, channel, session_id | None, agent?}`; `agent` is who answers there, as an author."""
         ...
 
     async def messages(self, thread_id: str, viewer: str) -> list[JsonObject]:
@@ -104,7 +104,8 @@ class ConsolePort(Protocol):
         """Follow what changes, from the first `anext` on; subscribe before the first await.
 
         `{"kind": "threads"}`, `{"kind": "messages", "thread"}`, `{"kind": "timeline", "thread"}` mean: read again.
-        `{"kind": "live", "thread", "turn_id", "text", "attempt", "author"?}` carries the whole text so far, None once it is gone.
+        `{"kind": "live", "thread", "turn_id", "text", "attempt", "author"?}` carries the whole text so far, None once it is gone;
+        `author` is an object as in `messages`.
         `{"kind": "worker", "state": "up" | "restarting", "pid"}`; the first item should be one of these.
         """
         ...

@@ -149,7 +149,8 @@ def _summary(turn: Turn, now: int) -> str:
             words.append(f"cancelled after {spent}")
         case "waiting":
             since = min((row.started_at for row in waiting), default=now)
-            words += [f"waiting {span(max(0, now - since))}", "nothing held in memory"]
+            # its row counts the seconds, so these words don't have to
+            words += [f"waiting {span(now - since)}" if now - since >= _MINUTE else "waiting", "nothing held in memory"]
         case _:
             words.append("running")
     return ", ".join(words)

@@ -131,6 +131,8 @@ class _Fold:
             self._tool_row(call_id, at)
         if not self.reused_model and not resumed:
             self._open(RowKind.MODEL, "Model call", at)
+        elif attempt > 1:
+            self._run_again(at)
 
     def _cut(self, data: JsonObject, at: int) -> None:
         """Close what the attempt before left open; where nothing was, say that there was one."""
@@ -150,6 +152,17 @@ class _Fold:
             gap.name, gap.state, gap.ended_at = f"Attempt {self.attempt}", RowState.CUT, end
             gap.say(note)
             self.turn.rows.append(gap)
+
+    def _run_again(self, at: int) -> None:
+        """Open the calls that the attempt before was cut in: a reused reply asks for them without saying so again."""
+        cut = [
+            row.key
+            for row in self.turn.rows
+            if row.index == self.index and row.kind is RowKind.TOOL and row.attempt < self.attempt and row.state is RowState.CUT
+        ]
+        for call_id in dict.fromkeys(cut):
+            if call_id not in self.reused_tools and self._current(RowKind.TOOL, call_id) is None:
+                self._tool_row(call_id, at)
 
     def _keep_recorded(self) -> None:
         """Mark what was cut but had been recorded before: its record counts, not the missing event."""

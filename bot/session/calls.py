@@ -62,15 +62,18 @@ class CallRunner:
         calls: Sequence[tuple[Call, Consent | None]],
         *,
         interrupted: Callable[[], Awaitable[bool]],
+        again: frozenset[str] = frozenset(),
     ) -> Batch:
-        """Run calls side by side; each ends with a recorded result or a prompt.
+        """Run calls side by side; each ends with a recorded result or a prompt. ``again`` names those cut off in a step before.
 
         Raises: Reconsider (the turn is being cancelled; what had begun is recorded or marked as started), LeaseLost.
         """
         batch = Batch()
         tasks: dict[asyncio.Task[None], Tool | None] = {}
         for call, consent in calls:
-            one = self._one(session, turn, call, consent, batch)
+            attempt = session.attempt - session.begun_at(call.call_id) + (2 if call.call_id in again else 1)
+            context = self._context(session, turn, call, consent, attempt)
+            one = self._one(session, turn, call, context, batch, interrupted=interrupted)
             tasks[asyncio.create_task(one, name=f"call-{call.call_id}")] = self.tools.get(call.tool)
         try:
             await self._watch(session, tasks, interrupted)
@@ -94,19 +97,29 @@ class CallRunner:
             finally:
                 flag.cancel()
             waiting -= done
-            for task in done - {flag}:
-                task.result()
-            if flag in done and waiting:
+            over = [_was_stopped(task) for task in tasks if task in done]
+            stops = any(over)
+            if flag in done and waiting and not stops:
                 changed.clear()
-                if await interrupted():
-                    reads = {task for task in waiting if (tool := tasks[task]) is None or tool.effect is Effect.READ}
-                    await _stop(reads)
-                    writes = waiting - reads
-                    if writes:
-                        await asyncio.wait(writes, timeout=CANCEL_GRACE)
-                    raise Reconsider
+                stops = await interrupted()
+            if stops:
+                reads = {task for task in waiting if (tool := tasks[task]) is None or tool.effect is Effect.READ}
+                await _stop(reads)
+                writes = waiting - reads
+                if writes:
+                    await asyncio.wait(writes, timeout=CANCEL_GRACE)
+                raise Reconsider
 
-    async def _one(self, session: LiveSession, turn: Turn, call: Call, consent: Consent | None, batch: Batch) -> None:
+    async def _one(
+        self,
+        session: LiveSession,
+        turn: Turn,
+        call: Call,
+        context: ToolContext[object],
+        batch: Batch,
+        *,
+        interrupted: Callable[[], Awaitable[bool]],
+    ) -> None:
         known = session.result(call.call_id)
         if known is not None:
             batch.results[call.call_id] = known
@@ -125,12 +138,12 @@ class CallRunner:
         elif tool.effect is Effect.WRITE:
             hit("tool.before_start")
             signals = await self._started(session, call)
-            if signals.cancel_pending:
+            if signals.cancel_pending and await interrupted():
+                session.unstarted.add(call.call_id)
                 raise Reconsider
+            session.unstarted.discard(call.call_id)
             hit("tool.started")
-        outcome = await tool.run(
-            self._context(session, turn, call, consent), call.raw if call.raw is not None else call.arguments
-        )
+        outcome = await tool.run(context, call.raw if call.raw is not None else call.arguments)
         hit("tool.after_effect")
         item = ResultItem(call.call_id, call.tool, status=outcome.status, content=outcome.content, origin=f"tool:{call.tool}")
         await self._record(session, turn, call, item, batch)
@@ -171,7 +184,9 @@ class CallRunner:
         )
         batch.results[call.call_id] = item
 
-    def _context(self, session: LiveSession, turn: Turn, call: Call, consent: Consent | None) -> ToolContext[object]:
+    def _context(
+        self, session: LiveSession, turn: Turn, call: Call, consent: Consent | None, attempt: int
+    ) -> ToolContext[object]:
         async def progress(text: str) -> None:
             data: dict[str, JsonValue] = {
                 "turn_id": turn.turn_id,
@@ -192,7 +207,7 @@ class CallRunner:
             principal=turn.requester,
             call_id=call.call_id,
             deps=self.deps,
-            attempt=session.attempt,
+            attempt=attempt,
             approval=record,
             on_progress=progress,
         )
@@ -207,6 +222,15 @@ def _result_event(session: LiveSession, turn: Turn, call: Call, item: ResultItem
         "status": item.status.value,
     }
     return Draft(type="action.result", data=data, refs=(("result", f"record:{session.step_no}:result:{call.call_id}#/content"),))
+
+
+def _was_stopped(task: asyncio.Task[None]) -> bool:
+    """Whether a call that is over was stopped before its body; raises what else went wrong."""
+    try:
+        task.result()
+    except Reconsider:
+        return True
+    return False
 
 
 async def _stop(tasks: Mapping[asyncio.Task[None], object] | set[asyncio.Task[None]]) -> None:

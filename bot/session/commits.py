@@ -19,6 +19,7 @@ from durable_core import codec
 from durable_core.failpoints import hit
 from durable_core.ids import new_id
 from durable_core.model import (
+    CommandKind,
     Committed,
     EventDraft,
     OutboxDraft,
@@ -52,8 +53,12 @@ async def commit(store: Store, session: LiveSession, change: Change, *, limits: 
     if rest is not None and change.prompts:
         hit("park.after_commit")
     if rest is None and change.end is None:
-        await session.take_commands(committed.commands, {}, judge)
-        session.seen = max(session.seen, committed.signals.inbox_seq)
+        if any(command.kind is CommandKind.RESPONSE for command in committed.commands):
+            # who answered, and with what note, stands on the prompt
+            await session.take_in(await store.refresh(session.run_id, session.epoch), judge)
+        else:
+            await session.take_commands(committed.commands, {}, judge, turn=before or change.state.turn)
+            session.seen = max(session.seen, committed.signals.inbox_seq)
     return rest is not None or change.end is not None
 
 
@@ -65,8 +70,9 @@ def _after(session: LiveSession, change: Change, limits: Limits) -> Rest | None:
     settled = {prompt_id for prompt_id, _ in change.settle}
     probe.expiries = {prompt: at for prompt, at in session.expiries.items() if prompt not in settled}
     probe.expiries.update({prompt.prompt_id: prompt.expires_at for prompt in change.prompts})
+    probe.asked_after = {**session.asked_after, **{prompt.prompt_id: session.seen for prompt in change.prompts}}
     action = decide(probe.view(limits))
-    return action if isinstance(action, Rest) else None
+    return action if isinstance(action, Rest) and not probe.unjudged else None
 
 
 def _step_commit(session: LiveSession, change: Change, before: Turn | None, rest: Rest | None) -> StepCommit:
@@ -150,8 +156,10 @@ def _take_over(session: LiveSession, change: Change, committed: Committed) -> No
     session.last_error = None
     session.retry_at = None
     session.records = {}
+    session.unstarted = set()
     for seq in change.consumed:
         session.inbox.pop(seq, None)
     for prompt_id, _ in change.settle:
         session.expiries.pop(prompt_id, None)
     session.expiries.update({prompt.prompt_id: prompt.expires_at for prompt in change.prompts})
+    session.asked_after.update({prompt.prompt_id: committed.signals.inbox_seq for prompt in change.prompts})

@@ -5,6 +5,7 @@ What lives here: loading and refreshing. What does not: deciding, doing, committ
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from bot.turn.state import (
     MessageBody,
     Response,
     State,
+    Turn,
     View,
     body_from_json,
     state_from_json,
@@ -30,10 +32,13 @@ from durable_core.model import MAX_CHARGED, Claim, Command, CommandKind, Prompt,
 from durable_core.store import Store
 from durable_core.worker import Held
 
+log = logging.getLogger("moorings.session")
+
 Judge = Callable[[MessageBody, bool], Awaitable[str | None]]
 """Why a message's author may not speak here, or None; the flag says that a turn is running."""
 
 REPLY_KEY = "reply"
+UNKNOWN_AUTHOR = "This bot could not find out whether you may use it here. Try again later."
 
 
 def decoded(body: bytes) -> dict[str, Any]:
@@ -52,7 +57,10 @@ class LiveSession:
     inbox: dict[int, Input] = field(default_factory=dict)
     seen: int = 0
     expiries: dict[str, int | None] = field(default_factory=dict)
+    asked_after: dict[str, int] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
+    unstarted: set[str] = field(default_factory=set)
+    """Calls whose start was recorded under this claim, but that were stopped before their body."""
     now: int = 0
     attempt: int = 1
     charged: int = 0
@@ -80,9 +88,11 @@ class LiveSession:
             state=self.state,
             inbox=tuple(self.inbox[seq] for seq in sorted(self.inbox)),
             expiries=self.expiries,
+            asked_after=self.asked_after,
             now=self.now,
             exhausted=exhausted,
             replied=REPLY_KEY in self.records,
+            begun=bool(self.records) or self.announced or self.attempt > 1,
             deadline_at=self.held.claim.deadline_at,
             retry_at=self.retry_at,
             limits=limits,
@@ -102,7 +112,18 @@ class LiveSession:
 
     def started(self, call_id: str) -> bool:
         """Whether the call began and has no result."""
-        return f"started:{call_id}" in self.records and f"result:{call_id}" not in self.records
+        began = f"started:{call_id}" in self.records and call_id not in self.unstarted
+        return began and f"result:{call_id}" not in self.records
+
+    def begun_at(self, call_id: str) -> int:
+        """The attempt of this step in which the call began, or could first have begun."""
+        record = self.records.get(f"started:{call_id}") or self.records.get(REPLY_KEY)
+        return 1 if record is None else record.attempt
+
+    @property
+    def unjudged(self) -> bool:
+        """Whether somebody's message waits until it is known who they are."""
+        return any(isinstance(entry, Message) and entry.unjudged for entry in self.inbox.values())
 
     # ── what comes in ──
 
@@ -112,19 +133,36 @@ class LiveSession:
         self.retry_at = claim.retry_at
         self.records = {record.key: record for record in claim.records}
         self.expiries = {prompt.prompt_id: prompt.expires_at for prompt in claim.prompts if prompt.outcome is None}
-        await self.take_commands(claim.commands, {prompt.prompt_id: prompt for prompt in claim.prompts}, judge)
+        self.asked_after = {prompt.prompt_id: prompt.created_seq for prompt in claim.prompts}
+        prompts = {prompt.prompt_id: prompt for prompt in claim.prompts}
+        await self.take_commands(claim.commands, prompts, judge, turn=self.state.turn)
         self.seen = max(self.seen, claim.signals.inbox_seq)
 
-    async def take_commands(self, commands: Sequence[Command], prompts: dict[str, Prompt], judge: Judge) -> None:
-        """Bring in new inbox entries."""
-        busy = self.state.turn is not None
+    async def take_commands(
+        self, commands: Sequence[Command], prompts: dict[str, Prompt], judge: Judge, *, turn: Turn | None
+    ) -> None:
+        """Bring in new inbox entries; a cancel that names no turn means the one that ran when it came."""
         for command in commands:
             self.seen = max(self.seen, command.seq)
-            if command.seq not in self.inbox:
+            entry = self.inbox.get(command.seq)
+            if entry is None:
                 entry = _input(command, prompts)
+                if isinstance(entry, Cancel) and entry.turn_id is None and turn is not None:
+                    entry = replace(entry, turn_id=turn.turn_id)
                 if isinstance(entry, Message):
-                    entry = replace(entry, denied=await judge(entry.body, busy))
-                self.inbox[command.seq] = entry
+                    entry = replace(entry, unjudged=True)
+            if isinstance(entry, Message) and entry.unjudged:
+                entry = await self._judged(entry, judge)
+            self.inbox[command.seq] = entry
+
+    async def _judged(self, message: Message, judge: Judge) -> Message:
+        """Find out whether the author may speak. A look-up that failed is asked again, the last time it refuses (CORE 14)."""
+        try:
+            return replace(message, denied=await judge(message.body, self.state.turn is not None), unjudged=False)
+        except Exception:
+            log.exception("%s: whether %s may speak could not be decided", self.run_id, message.submission_id)
+            last = self.charged + 1 >= MAX_CHARGED
+            return replace(message, denied=UNKNOWN_AUTHOR if last else None, unjudged=not last)
 
 
 def _input(command: Command, prompts: dict[str, Prompt]) -> Input:

@@ -26,8 +26,8 @@ from bot.session.ready import ReadyAgent
 from bot.session.thinking import Patience, ask_model
 from bot.turn import changes
 from bot.turn.change import Begun, Change, Draft, NewPrompt
-from bot.turn.decide import Dismiss, End, Fail, Open, Refuse, Resolve, Rest, Stop, Think, decide
-from bot.turn.state import Limits, MessageBody, Turn
+from bot.turn.decide import Dismiss, End, Fail, Open, Refuse, Resolve, Rest, Stop, Think, decide, interrupts
+from bot.turn.state import Limits, MessageBody, Purpose, Turn
 from durable_core import codec
 from durable_core.errors import LeaseLost, PromptTaken
 from durable_core.failpoints import hit
@@ -38,6 +38,9 @@ from durable_core.store import Store
 from durable_core.worker import Held
 
 log = logging.getLogger("moorings.session")
+
+ACCESS_SECONDS = 10.0
+"""How long an author's access function may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,8 @@ class SessionRunner:
 
     async def judge(self, body: MessageBody, busy: bool) -> str | None:  # noqa: FBT001 - the shape live.Judge asks for
         """Say why somebody may not speak here, or None."""
-        decision = await decide_access(self.access, body.author, body.place, Action.STEER if busy else Action.MESSAGE)
+        async with asyncio.timeout(ACCESS_SECONDS):
+            decision = await decide_access(self.access, body.author, body.place, Action.STEER if busy else Action.MESSAGE)
         return decision.text if isinstance(decision, Deny) else None
 
     async def _loop(self, session: LiveSession) -> None:
@@ -86,10 +90,7 @@ class SessionRunner:
         action = decide(session.view(self.limits))
         match action:
             case Rest(timer_at=timer_at):
-                await self.store.release(
-                    session.run_id, session.epoch, timer_at=timer_at, seen=session.seen, unused=not session.worked
-                )
-                return True
+                return await self._rest(session, timer_at)
             case Open():
                 return await self._commit(session, changes.opened(session.state, action))
             case Refuse():
@@ -113,6 +114,19 @@ class SessionRunner:
                 return await self._commit(session, changes.stopped(session.state, turn, action, self._begun(session, turn)))
             case Fail():
                 return await self._fail(session, turn, action)
+
+    async def _rest(self, session: LiveSession, timer_at: int | None) -> bool:
+        """Give the session back. Where a message waits for a failed look-up of its author, that is what is tried again."""
+        turn = session.state.turn
+        if session.unjudged and (turn is None or turn.pending):
+            retry_at = await self.store.now() + self.retry.delay_ms(session.charged + 1)
+            error = "who may speak here could not be looked up"
+            await self.store.charge(session.run_id, session.epoch, error=error, retry_at=retry_at, seen=session.seen)
+        else:
+            await self.store.release(
+                session.run_id, session.epoch, timer_at=timer_at, seen=session.seen, unused=not session.worked
+            )
+        return True
 
     # ── model steps ──
 
@@ -139,10 +153,13 @@ class SessionRunner:
         batch = (
             await self._runner(agent, gates).run(session, turn, now, interrupted=lambda: self._stops(session)) if now else Batch()
         )
+        refused = frozenset(results)
         results.update(batch.results)
         prompts: list[NewPrompt] = [*asks, *batch.again]
         ordered = [results[call.call_id] for call in calls if call.call_id in results]
-        change = changes.thought(session.state, turn, reply, n=session.step_no, calls=calls, results=ordered, prompts=prompts)
+        change = changes.thought(
+            session.state, turn, reply, n=session.step_no, calls=calls, results=ordered, prompts=prompts, refused=refused
+        )
         return await self._commit(session, change)
 
     async def _ask(self, session: LiveSession, turn: Turn, agent: ReadyAgent) -> ModelReply:
@@ -197,7 +214,7 @@ class SessionRunner:
         charged = session.charged + 1
         if not error.retryable or charged >= MAX_CHARGED:
             return await self._fail(session, turn, Fail(code=error.code, message=error.message))
-        retry_at = session.now + self.retry.delay_ms(charged, retry_after=error.retry_after)
+        retry_at = await self.store.now() + self.retry.delay_ms(charged, retry_after=error.retry_after)
         data: dict[str, JsonValue] = {
             "turn_id": turn.turn_id,
             "step_index": turn.step_index,
@@ -224,9 +241,12 @@ class SessionRunner:
             await self._announce(session, turn, reused=False)
             calls = [(pending.call, pending.consent) for pending in action.run]
             runner = self._runner(agent, Gates(tools=agent.tools, access=self.access))
-            batch = await runner.run(session, turn, calls, interrupted=lambda: self._stops(session))
+            again = frozenset(pending.call.call_id for pending in action.run if pending.purpose is Purpose.RERUN)
+            batch = await runner.run(session, turn, calls, interrupted=lambda: self._stops(session), again=again)
+        # what an earlier attempt streamed belongs to its step: what comes next is another one
+        announced = session.announced or (session.attempt > 1 and not turn.pending)
         change = changes.resolved(
-            session.state, turn, action, results=batch.results, again=batch.again, begun=Begun(announced=session.announced)
+            session.state, turn, action, results=batch.results, again=batch.again, begun=Begun(announced=announced)
         )
         return await self._commit(session, change)
 
@@ -281,8 +301,7 @@ class SessionRunner:
     async def _stops(self, session: LiveSession, *, steering: bool = False) -> bool:
         """Look at what came in: must the step stop what it does?"""
         await self._refresh(session)
-        action = decide(session.view(self.limits))
-        return isinstance(action, Stop) or (steering and isinstance(action, Resolve) and bool(action.steer))
+        return interrupts(session.view(self.limits), steering=steering)
 
     async def _refresh(self, session: LiveSession) -> None:
         await session.take_in(await self.store.refresh(session.run_id, session.epoch), self.judge)

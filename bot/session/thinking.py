@@ -19,6 +19,7 @@ from bot.session.commits import event_draft
 from bot.session.live import LiveSession
 from bot.turn.change import Draft
 from bot.turn.state import Turn
+from durable_core.errors import DurableError
 from durable_core.store import Store
 
 FLUSH_SECONDS = 0.15
@@ -127,7 +128,7 @@ async def ask_model(
 async def _asked(model: Model, request: ModelRequest, live: LiveText) -> ModelReply:
     try:
         return await model.reply(request, live.on_text)
-    except ModelFailed:
+    except (ModelFailed, DurableError):
         raise
     except Exception as error:
         raise ModelFailed("model_error", f"{type(error).__name__}: {error}", retryable=True) from error

@@ -5,7 +5,7 @@ What lives here: pure builders, one an action. What does not: the values' shape 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from pydantic import JsonValue
@@ -58,14 +58,19 @@ def thought(
     calls: Sequence[Call],
     results: Sequence[ResultItem],
     prompts: Sequence[NewPrompt],
+    refused: Collection[str] = (),
 ) -> Change:
-    """Finish a model call, with the results of the calls that ran and prompts for those that wait."""
+    """Finish a model call, with the results of the calls that ran and prompts for those that wait.
+
+    ``refused`` names the calls whose result no record tells of: they never began.
+    """
     held = tuple(_pending(prompt) for prompt in prompts)
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": state.sequence}
     events: list[Draft] = []
     if reply.text:
         finish: dict[str, JsonValue] = {**here, "finish_reason": FINISH_WORDS[reply.finish]}
         events.append(Draft(type="message.completed", data=finish, refs=(("message", f"step:{n}#/items/0/text"),)))
+    events += [_action_result(here, item) for item in results if item.call_id in refused]
     events += _requests(turn, prompts)
     usage: dict[str, JsonValue] = {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
     events.append(Draft(type="step.completed", data={**here, "finish_reason": FINISH_WORDS[reply.finish], "usage": usage}))
@@ -148,9 +153,10 @@ def resolved(
 def stopped(state: State, turn: Turn, action: Stop, begun: Begun) -> Change:
     """Cancel the turn; every open call is answered as cancelled, so that the history stays whole."""
     items = _abandoned(turn, begun, ResultStatus.CANCELLED, "The turn was cancelled before this call ran.")
-    settle = tuple((pending.prompt_id, PromptOutcome.CANCELLED) for pending in turn.asked)
+    settle = tuple((prompt_id, PromptOutcome.CANCELLED) for prompt_id in action.settle)
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "sequence": state.sequence}
     events = [_input_resolved(turn, prompt_id, outcome) for prompt_id, outcome in settle]
+    events += _unrun(turn, begun, items)
     events += [Draft(type="turn.cancelled", data=here), _waiting_for_user()]
     detail: dict[str, JsonValue] = {"code": "cancelled", "message": "The turn was cancelled."}
     aborted = tuple(Ended(submission_id=one, outcome=Outcome.ABORTED, detail=detail) for one in turn.submissions)
@@ -172,10 +178,11 @@ def failed(state: State, turn: Turn, action: Fail, begun: Begun, *, error_id: st
     """End the turn as failed; the session goes on with the next message."""
     items: tuple[Item, ...] = _abandoned(turn, begun, ResultStatus.CANCELLED, "The turn failed before this call ran.")
     note = NoteItem("The turn before ended with an error and gave no answer.", "framework", trust=Trust.SYSTEM)
-    settle = tuple((pending.prompt_id, PromptOutcome.CANCELLED) for pending in turn.asked)
+    settle = tuple((prompt_id, PromptOutcome.CANCELLED) for prompt_id in action.settle)
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": state.sequence}
     error: dict[str, JsonValue] = {"code": action.code, "message": action.message, "error_id": error_id}
     events = [_input_resolved(turn, prompt_id, outcome) for prompt_id, outcome in settle]
+    events += _unrun(turn, begun, items)
     events += [
         Draft(type="step.failed", data={**here, **error}),
         Draft(type="turn.failed", data={"turn_id": turn.turn_id, "sequence": state.sequence, **error, "terminal": False}),
@@ -199,11 +206,12 @@ def refused(state: State, action: Refuse) -> Change:
     posts = []
     for message in action.messages:
         body: dict[str, JsonValue] = {"kind": "notice", "text": message.denied or "", "private_to": message.body.author.id}
-        if message.body.channel is not None:
+        if message.body.channel is not None and not message.body.author.anonymous:
             posts.append(Post(body=body, channel=message.body.channel, address=message.body.address))
     return Change(
         kind="refuse",
         state=state,
+        link_turn="",
         events=tuple(
             Draft(type="message.refused", data={"submission_id": message.submission_id}, visible=False)
             for message in action.messages
@@ -227,6 +235,7 @@ def dismissed(state: State, action: Dismiss) -> Change:
     return Change(
         kind="dismiss",
         state=state,
+        link_turn="",
         consumed=tuple(entry.seq for entry in action.inputs),
         outcomes=tuple(
             Ended(submission_id=entry.submission_id, outcome=Outcome.COMPLETED, detail=nothing)
@@ -348,6 +357,12 @@ def _reply_post(n: int) -> Post:
 
 def _notice(text: str) -> Post:
     return Post(body={"kind": "notice", "text": text})
+
+
+def _unrun(turn: Turn, begun: Begun, items: Sequence[Item]) -> list[Draft]:
+    """Tell readers how the calls ended that have no result of their own."""
+    here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index}
+    return [_action_result(here, item) for item in items if isinstance(item, ResultItem) and item.call_id not in begun.results]
 
 
 def _abandoned(turn: Turn, begun: Begun, status: ResultStatus, reason: str) -> tuple[Item, ...]:

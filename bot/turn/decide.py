@@ -5,7 +5,7 @@ What lives here: the rules of steering, queueing, cancelling, waiting and expiry
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from bot.history import ResultStatus
@@ -68,17 +68,19 @@ class Resolve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Cancel the turn."""
+    """Cancel the turn, and the prompts that nobody has answered."""
 
     cancel: Cancel
+    settle: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fail:
-    """End the turn as failed."""
+    """End the turn as failed, and cancel the prompts that nobody has answered."""
 
     code: str
     message: str
+    settle: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,30 +94,77 @@ Action: TypeAlias = Rest | Refuse | Dismiss | Open | Think | Resolve | Stop | Fa
 
 
 def decide(view: View) -> Action:
-    """Choose the next action; the same view always gives the same one."""
-    denied = tuple(entry for entry in view.inbox if isinstance(entry, Message) and entry.denied is not None)
+    """Choose the next action; the same view always gives the same one.
+
+    Refusing and dismissing are steps of their own, and a step's records end with it: neither may come between a step that
+    has begun and its end, or a paid reply would be asked for again and a started call run again.
+    """
+    turn = view.state.turn
+    if turn is None:
+        return _idle(view)
+    cancels = tuple(entry for entry in view.inbox if isinstance(entry, Cancel))
+    mine = tuple(cancel for cancel in cancels if cancel.turn_id in (None, turn.turn_id))
+    if mine:
+        return Stop(cancel=mine[0], settle=_unanswered(view, turn))
+    action = _busy(view, turn)
+    waits = isinstance(action, Rest) and bool(turn.pending)
+    if waits or not (view.begun or isinstance(action, Fail)):
+        return _aside(view, turn) or action
+    return action
+
+
+def interrupts(view: View, *, steering: bool) -> bool:
+    """Whether something came in for which the step that runs gives up what it does; ``steering`` says that words may, too."""
+    action = decide(replace(view, begun=True))
+    return isinstance(action, Stop) or (steering and isinstance(action, Resolve) and bool(action.steer))
+
+
+def _aside(view: View, turn: Turn | None) -> Refuse | Dismiss | None:
+    """What is not for this turn and can be settled at once."""
+    denied = _denied(view)
     if denied:
         return Refuse(messages=denied)
-    turn = view.state.turn
-    cancels = tuple(entry for entry in view.inbox if isinstance(entry, Cancel))
-    mine = tuple(cancel for cancel in cancels if turn is not None and cancel.turn_id in (None, turn.turn_id))
-    if mine:
-        return Stop(cancel=mine[0])
-    if cancels:
-        return Dismiss(inputs=cancels)
-    return _idle(view) if turn is None else _busy(view, turn)
+    known = {pending.prompt_id for pending in turn.pending} if turn is not None else set()
+    stale = tuple(
+        entry
+        for entry in view.inbox
+        if (isinstance(entry, Response) and entry.prompt_id not in known) or (isinstance(entry, Cancel) and turn is not None)
+    )
+    return Dismiss(inputs=stale) if stale else None
+
+
+def _denied(view: View) -> tuple[Message, ...]:
+    return tuple(message for message in _messages(view) if message.denied is not None)
+
+
+def _messages(view: View) -> tuple[Message, ...]:
+    return tuple(entry for entry in view.inbox if isinstance(entry, Message))
 
 
 def _idle(view: View) -> Action:
-    stale = tuple(entry for entry in view.inbox if isinstance(entry, Response))
-    if stale:
-        return Dismiss(inputs=stale)
-    if view.deadline_at is not None and view.deadline_at <= view.now:
-        return End(reason="expired")
-    messages = tuple(entry for entry in view.inbox if isinstance(entry, Message))
-    if messages:
-        return Open(messages=_fold(messages, view.limits.folded_messages))
-    return Rest()
+    aside = _aside(view, None)
+    if aside is not None:
+        return aside
+    cancel = next((entry for entry in view.inbox if isinstance(entry, Cancel)), None)
+    messages = _messages(view)
+    if cancel is not None:
+        # of a turn that is over; or it came after a message whose turn has not begun, and stops that turn then
+        messages = tuple(message for message in messages if message.seq < cancel.seq and cancel.turn_id is None)
+        if not messages:
+            return Dismiss(inputs=(cancel,))
+    elif view.deadline_at is not None and view.deadline_at <= view.now:
+        # what came in time is answered, even if no worker had a moment for it
+        messages = tuple(message for message in messages if message.at < view.deadline_at)
+        if not messages:
+            return End(reason="expired")
+    ready = _ready(messages)
+    return Open(messages=_fold(ready, view.limits.folded_messages)) if ready else Rest()
+
+
+def _ready(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The messages up to the first whose author's access is not known yet: none overtakes it."""
+    unknown = next((place for place, message in enumerate(messages) if message.unjudged), len(messages))
+    return messages[:unknown]
 
 
 def _fold(messages: tuple[Message, ...], most: int) -> tuple[Message, ...]:
@@ -135,14 +184,11 @@ def _same_voice(message: Message, first: Message) -> bool:
 
 def _busy(view: View, turn: Turn) -> Action:
     if view.exhausted is not None:
-        return Fail(code="attempts_exhausted", message=view.exhausted)
-    known = {pending.prompt_id for pending in turn.pending}
-    responses = tuple(entry for entry in view.inbox if isinstance(entry, Response))
-    stale = tuple(entry for entry in responses if entry.prompt_id not in known)
-    if stale:
-        return Dismiss(inputs=stale)
+        return Fail(code="attempts_exhausted", message=view.exhausted, settle=_unanswered(view, turn))
     steering = _steering(view, turn)
     if turn.pending:
+        known = {pending.prompt_id for pending in turn.pending}
+        responses = tuple(entry for entry in view.inbox if isinstance(entry, Response) and entry.prompt_id in known)
         return _held(view, turn, responses, steering)
     if steering and not view.replied:
         return Resolve(steer=steering)
@@ -156,16 +202,23 @@ def _busy(view: View, turn: Turn) -> Action:
 
 
 def _steering(view: View, turn: Turn) -> tuple[Message, ...]:
-    """The requester's own messages; while a person is asked, even queued ones: who writes then answers with words."""
-    held = bool(turn.asked)
+    """The requester's own messages; a queued one only while a person is asked, and only if it is later than the question."""
+    asked = [view.asked_after.get(pending.prompt_id, 0) for pending in turn.asked]
     return tuple(
-        entry
-        for entry in view.inbox
-        if isinstance(entry, Message)
+        message
+        for message in _messages(view)
+        if message.denied is None
+        and not message.unjudged
         and not turn.requester.anonymous
-        and entry.body.author.id == turn.requester.id
-        and (held or entry.body.turn_policy is TurnPolicy.STEER)
+        and message.body.author.id == turn.requester.id
+        and (message.body.turn_policy is TurnPolicy.STEER or any(message.seq > seq for seq in asked))
     )
+
+
+def _unanswered(view: View, turn: Turn) -> tuple[str, ...]:
+    """The prompts that are still open: an answered one was settled with its answer."""
+    answered = {entry.prompt_id for entry in view.inbox if isinstance(entry, Response)}
+    return tuple(pending.prompt_id for pending in turn.asked if pending.prompt_id not in answered)
 
 
 def _held(view: View, turn: Turn, responses: tuple[Response, ...], steering: tuple[Message, ...]) -> Action:

@@ -118,13 +118,17 @@ class MessageBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A message that nobody has consumed. ``denied`` is why its author may not speak here."""
+    """A message that nobody has consumed. ``denied`` is why its author may not speak here.
+
+    ``unjudged``: who its author is could not be looked up; it waits until that is known.
+    """
 
     seq: int
     submission_id: str
     body: MessageBody
     at: int
     denied: str | None = None
+    unjudged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,11 +196,15 @@ class View:
     inbox: tuple[Input, ...]
     expiries: Mapping[str, int | None] = field(default_factory=dict)
     """Open prompts and when they expire."""
+    asked_after: Mapping[str, int] = field(default_factory=dict)
+    """Open prompts and the last input that came before each: what a person said earlier is no answer to it."""
     now: int
     exhausted: str | None = None
     """Why the pending step may not be tried again."""
     replied: bool = False
     """The pending step has recorded its model reply."""
+    begun: bool = False
+    """The pending step was begun, in this attempt or in one before: readers know of it, or it has records."""
     deadline_at: int | None = None
     retry_at: int | None = None
     limits: Limits = field(default_factory=Limits)

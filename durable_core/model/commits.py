@@ -84,7 +84,7 @@ class StepCommit:
     turn_id: str | None = None
     """The turn the run is in after the commit; also linked to what was consumed."""
     link_turn: str | None = None
-    """The turn that consumed inputs belong to, when it differs from `turn_id` (a turn that ends here)."""
+    """The turn that consumed inputs belong to, when it differs from `turn_id` (a turn that ends here); empty for none."""
     outcomes: tuple[SubmissionOutcome, ...] = ()
     events: tuple[EventDraft, ...] = ()
     outbox: tuple[OutboxDraft, ...] = ()

@@ -44,4 +44,4 @@ class DueWork:
     interaction_at: int | None
     now: int
     owners: tuple[str, ...] = field(default=())
-    """Incarnations that hold runs, lanes or interactions."""
+    """Incarnations that are enrolled, or hold runs, lanes or interactions."""

@@ -236,6 +236,19 @@ class Commits(StoreBench):
         clock.advance(ms(MINUTE))
         assert (await claim_one(store)).run_id == claim.run_id
 
+    async def test_s13_a_deadline_that_passed_within_a_turn_does_not_wake_the_run_again_and_again(
+        self, store: Store, clock: WindableClock
+    ) -> None:
+        claim = await start(store, lifetime_ms=MINUTE)
+        later = clock.now_ms + 3 * MINUTE
+        await store.commit(step_commit(claim, phase=Phase.WAITING, release=True, timer_at=later, turn_id="turn_0"))
+        clock.advance(ms(2 * MINUTE))
+        claim = await claim_one(store)
+        await store.release(claim.run_id, claim.epoch, timer_at=later, seen=claim.signals.inbox_seq, unused=True)
+        assert await asleep(store)
+        clock.advance(ms(MINUTE))
+        assert (await claim_one(store)).run_id == claim.run_id
+
     async def test_s13_a_release_without_a_step_loses_no_input_either(self, store: Store, clock: WindableClock) -> None:
         claim = await start(store)
         await store.release(claim.run_id, claim.epoch, timer_at=clock.now_ms + MINUTE, seen=1, unused=True)

@@ -89,7 +89,7 @@ const loadThread = reader(async () => {
   const seen = new Set(state.messages.map((message) => message.id));
   if (answer.messages.some((message) => message.private && !seen.has(message.id))) state.notes.clear();
   Object.assign(state, { thread: answer.thread, messages: answer.messages, loading: false, problem: null });
-  state.agent = answer.messages.findLast((message) => message.author.agent)?.author ?? state.agent;
+  state.agent = answer.thread.agent ?? answer.messages.findLast((message) => message.author.agent)?.author ?? state.agent;
   state.outgoing = state.outgoing.filter((entry) => !(sent.includes(entry) && entry.threadId === threadId));
   composer.remember();
 });

@@ -22,7 +22,7 @@ from durable_core.model import (
 )
 from durable_core.stores import sealing
 from durable_core.stores.sqlite import claims, events, outbox, settling, submissions
-from durable_core.stores.sqlite.runs import RELEASED_WAKE, Held, fence
+from durable_core.stores.sqlite.runs import RELEASED_WAKE_AFTER_STEP, Held, fence
 from durable_core.stores.sqlite.tx import Tx
 
 _STEP: Final = """
@@ -37,7 +37,8 @@ _NEXT: Final = """
 """
 _KEEP: Final = f"UPDATE moor_run SET {_NEXT}, attempt = 1, step_started_at = :at WHERE run_id = :run_id"
 _LET_GO: Final = f"""
-    UPDATE moor_run SET {_NEXT}, attempt = 0, step_started_at = NULL, owner = NULL, lease_until = NULL, wake_at = {RELEASED_WAKE}
+    UPDATE moor_run SET {_NEXT}, attempt = 0, step_started_at = NULL, owner = NULL, lease_until = NULL,
+        wake_at = {RELEASED_WAKE_AFTER_STEP}
     WHERE run_id = :run_id
 """
 _CONSUME: Final = """
@@ -174,12 +175,12 @@ def _write_step(tx: Tx, commit: StepCommit, held: Held, at: int) -> None:
 
 
 def _consume(tx: Tx, commit: StepCommit) -> None:
-    turn_id = commit.link_turn or commit.turn_id
+    turn_id = commit.turn_id if commit.link_turn is None else commit.link_turn
     for seq in commit.consumed:
         row = tx.one(_CONSUME, (commit.step_n, commit.run_id, seq))
         if row is None:
             raise Broken(f"command {seq} of {commit.run_id} is not there to be consumed")
-        if turn_id is not None:
+        if turn_id:
             tx.run(_LINK, (turn_id, row[0], commit.run_id))
 
 

@@ -51,6 +51,12 @@ _HEAD: Final = """
     JOIN moor_lane l ON l.channel = o.channel AND l.address = o.address
     WHERE o.delivery_id = ? AND o.channel = ? AND o.address = ?
 """
+# Whoever had a lane may have sent its head without saying so: from then on it is a repeat, which is looked for before it is sent.
+_IN_DOUBT: Final = """
+    UPDATE moor_outbox SET attempts = attempts + 1
+    WHERE channel = ?1 AND address = ?2 AND state = 'pending'
+      AND lane_seq = (SELECT done_seq + 1 FROM moor_lane WHERE channel = ?1 AND address = ?2)
+"""
 _DONE: Final = """
     UPDATE moor_outbox SET state = :state, ref = :ref, last_error = :error, done_at = max(at, :now)
     WHERE delivery_id = :delivery_id
@@ -140,12 +146,13 @@ def finish(tx: Tx, lane: Lane, owner: str, result: Sent | Postponed | Buried) ->
 
 
 def release_lane(tx: Tx, lane: Lane, owner: str) -> None:
-    """Give a lane back unsent.
+    """Give a lane back in the middle of a send; whether its head was sent is not known.
 
     Raises:
         LeaseLost: another sender has it.
     """
     _fence(tx, lane, owner)
+    tx.run(_IN_DOUBT, (lane.channel, lane.address))
     _give_back(tx, lane)
     tx.changed.update(item.run_id for item in lane.items)
 
@@ -157,6 +164,7 @@ def take_back(tx: Tx, which: str, parameters: dict[str, str]) -> None:
         {"now": tx.now, **parameters},
     )
     for lane in lanes:
+        tx.run(_IN_DOUBT, lane)
         tx.changed.update(run_id for (run_id,) in tx.all(_WAITING, lane))
 
 

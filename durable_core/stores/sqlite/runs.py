@@ -12,10 +12,17 @@ from durable_core.model import CURRENT_SPEC, CommandKind, NewRun, Phase, RunStat
 from durable_core.stores import sealing
 from durable_core.stores.sqlite.tx import Tx
 
-# A released run sleeps until its timer or deadline, or is due at once when more came in than was seen (CORE 1).
-RELEASED_WAKE: Final = (
-    "CASE WHEN inbox_seq > :seen THEN :now ELSE min(coalesce(:timer_at, deadline_at), coalesce(deadline_at, :timer_at)) END"
-)
+# A released run sleeps until its timer or deadline, or is due at once when more came in than was seen (CORE 1). A deadline that
+# passed while a turn goes on waits for its end: it would wake the run for nothing, again and again.
+_RELEASED_WAKE: Final = """
+    CASE WHEN inbox_seq > :seen THEN :now
+         WHEN {phase} <> 'idle' AND deadline_at <= :now THEN :timer_at
+         ELSE min(coalesce(:timer_at, deadline_at), coalesce(deadline_at, :timer_at)) END
+"""
+RELEASED_WAKE: Final = _RELEASED_WAKE.format(phase="phase")
+"""For a release that leaves the phase as it is."""
+RELEASED_WAKE_AFTER_STEP: Final = _RELEASED_WAKE.format(phase=":phase")
+"""For one that sets it."""
 
 _FENCE: Final = """
     SELECT step_no, attempt, inbox_seq, cancel_seq, last_at, turn_id, deployment, step_started_at

@@ -100,6 +100,7 @@ class SqliteStore(Store):
         except BaseException:
             await self.close()
             raise
+        self._lifeline.sweep()  # what the killed left: each commit would ring at their doors
         self._lifeline.on_ring(self._watch.rung)
 
     async def close(self) -> None:

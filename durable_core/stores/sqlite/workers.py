@@ -37,6 +37,7 @@ _OWNERS: Final = """
     SELECT owner FROM moor_run WHERE owner IS NOT NULL
     UNION SELECT owner FROM moor_lane WHERE owner IS NOT NULL
     UNION SELECT owner FROM moor_interaction WHERE status IS NULL AND owner IS NOT NULL
+    UNION SELECT owner FROM moor_worker
 """
 
 

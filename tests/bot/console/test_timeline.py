@@ -29,7 +29,7 @@ def test_a_killed_tool_runs_again_with_the_recorded_model_reply() -> None:
     assert turn["state"] == "waiting"
     assert turn["number"] == 3
     assert turn["summary"] == "4 steps, 2 attempts, waiting 4 min, nothing held in memory"
-    assert [step["duration_ms"] for step in turn["steps"]] == [412, 886, 1100, 470, 240_090]
+    assert [step["duration_ms"] for step in turn["steps"]] == [412, 886, 1110, 470, 240_090]
 
 
 def test_shares_are_of_the_working_time_and_waiting_has_none() -> None:
@@ -170,3 +170,9 @@ def test_no_events_are_no_turns() -> None:
 )
 def test_durations_in_words(ms: int, words: str) -> None:
     assert span(ms) == words
+
+
+def test_a_call_that_runs_again_shows_while_it_runs() -> None:
+    events = stories.killed_then_parked(START)[:5]
+    [turn] = timeline(events, now=START + 3000)
+    assert knobs(turn)[-1] == ("find_charge, attempt 2", "running", "model reply reused, tool ran again with the same key")

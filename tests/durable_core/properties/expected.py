@@ -72,7 +72,8 @@ class ExpectedRun:
     def let_go(self, now: int, *, timer_at: int | None) -> None:
         """Give the run back."""
         self.owner = None
-        times = [t for t in (timer_at, self.deadline_at) if t is not None]
+        waits_for_turn = self.phase is not Phase.IDLE and self.deadline_at is not None and self.deadline_at <= now
+        times = [t for t in (timer_at, None if waits_for_turn else self.deadline_at) if t is not None]
         self.wake_at = now if len(self.inbox) > self.seen else min(times, default=None)
 
     def lose(self, now: int) -> None:

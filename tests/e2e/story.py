@@ -1,0 +1,165 @@
+"""The stories that are cut off: what is said, through which door, and what is answered when a person is asked.
+
+What lives here: driving one conversation to its end, through deaths. What does not: killing, judging.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from bot.settings import DATABASE_FILE
+from durable_core.lifeline import Lifeline
+from tests.e2e.fleet import Server
+from tests.e2e.person import ApiDoor, Client, ConsoleDoor, Door, PlainDoor
+
+LOOK_SECONDS = 0.25
+"""How long a lost ring may go unnoticed."""
+
+
+class Through(StrEnum):
+    CONSOLE = "console"
+    API = "api"
+    PLAIN = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What one person says and does. `again` is the answer to "run it again?"."""
+
+    name: str
+    through: Through
+    said: tuple[str, ...]
+    again: str = "rerun"
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        return tuple(word for text in self.said if (word := text.partition(" ")[0]) in {"refund", "pay", "read", "write", "once"})
+
+
+STORIES = (
+    Story("talk", Through.CONSOLE, ("hello",)),
+    Story("talk by API", Through.API, ("hello", "and again")),
+    Story("talk, plain channel", Through.PLAIN, ("hello",)),
+    Story("stream", Through.CONSOLE, ("stream",)),
+    Story("approve, decided by a worker", Through.CONSOLE, ("refund ch_1",)),
+    Story("approve, decided at once", Through.PLAIN, ("pay ch_1",)),
+    Story("approve by API", Through.API, ("pay ch_1",)),
+    Story("read", Through.CONSOLE, ("read ch_1",)),
+    Story("idempotent write", Through.CONSOLE, ("write ch_1",)),
+    Story("write, run again", Through.CONSOLE, ("once ch_1",)),
+    Story("write, not again", Through.PLAIN, ("once ch_1",), again="skip"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How far everything in a folder is."""
+
+    open: int
+    """Inputs without outcome, interactions, lanes and runs that somebody has to do something about."""
+    owed: int
+    """Messages that are not sent yet."""
+    prompts: tuple[tuple[str, str], ...]
+    """Open prompts: id and kind."""
+    said: int
+    """Messages that were admitted."""
+
+
+_OPEN = """
+    SELECT (SELECT count(*) FROM moor_admission WHERE outcome IS NULL)
+         + (SELECT count(*) FROM moor_interaction WHERE status IS NULL)
+         + (SELECT count(*) FROM moor_command WHERE taken_step IS NULL)
+         + (SELECT count(*) FROM moor_run WHERE owner IS NOT NULL)
+"""
+_OWED = "SELECT count(*) FROM moor_lane WHERE done_seq < seq OR owner IS NOT NULL"
+
+
+def look(folder: Path) -> Look:
+    with closing(sqlite3.connect(folder / DATABASE_FILE, timeout=10)) as db:
+        db.execute("BEGIN")
+        prompts = tuple(
+            db.execute("SELECT prompt_id, kind FROM moor_prompt WHERE outcome IS NULL ORDER BY created_at").fetchall()
+        )
+        (open_,) = db.execute(_OPEN).fetchone()
+        (owed,) = db.execute(_OWED).fetchone()
+        (said,) = db.execute("SELECT count(*) FROM moor_admission WHERE kind = 'message'").fetchone()
+    return Look(open_, owed, prompts, said)
+
+
+class Bell:
+    """Hears what every process hears: the rings of each commit, and deaths."""
+
+    def __init__(self, lifeline: Lifeline) -> None:
+        self._rung = asyncio.Event()
+        lifeline.on_ring(lambda _: self._rung.set())
+
+    @classmethod
+    @asynccontextmanager
+    async def on(cls, folder: Path) -> AsyncIterator[Bell]:
+        lifeline = Lifeline.open(folder / DATABASE_FILE)
+        try:
+            yield cls(lifeline)
+        finally:
+            lifeline.close()
+
+    async def wait(self, *servers: Server) -> None:
+        """Return when something may have changed; whoever died is up again then."""
+        ended: set[asyncio.Future[Any]] = {server.process.ended for server in servers if server.process is not None}
+        rung: asyncio.Future[Any] = asyncio.ensure_future(self._rung.wait())
+        try:
+            await asyncio.wait({rung, *ended}, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            rung.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await rung
+        self._rung.clear()
+        for server in servers:
+            await server.up()
+
+
+def door(story: Story, client: Client, *, number: int = 0) -> Door:
+    match story.through:
+        case Through.CONSOLE:
+            return ConsoleDoor(client)
+        case Through.API:
+            return ApiDoor(client)
+        case Through.PLAIN:
+            return PlainDoor(client, f"plain-{number}")
+
+
+OPTIONS = {"approval": "approve", "rerun": None}
+
+
+async def live(story: Story, entrance: Door, server: Server, bell: Bell) -> None:
+    """Say everything, answer what is asked, until all is done."""
+    answered: set[str] = set()
+    for place, text in enumerate(story.said):
+        await entrance.say(text, f"said-{story.name.replace(' ', '-').replace(',', '')}-{place}")
+        await settle(story, entrance, server, bell, answered=answered)
+
+
+async def settle(story: Story, entrance: Door, server: Server, bell: Bell, *, answered: set[str]) -> None:
+    """Answer what is asked, until nothing is left to do."""
+    while True:
+        now = look(server.folder)
+        if not now.open and not now.owed:
+            return
+        clicked = False
+        for prompt_id, kind in now.prompts if not now.owed else ():
+            if prompt_id not in answered and await entrance.answer(prompt_id, OPTIONS[kind] or story.again):
+                answered.add(prompt_id)
+                clicked = True
+        if not clicked:
+            await bell.wait(server)
+
+
+def texts(stories: Sequence[Story]) -> list[str]:
+    return [text for story in stories for text in story.said]
