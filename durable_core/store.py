@@ -14,7 +14,8 @@ Admission
   S5   Input for an ended run raises `SessionEnded`, for an unknown one `NotFound`; neither leaves a row. By address, only a
        target with `new` creates.
 Claims
-  S6   At most one live claim exists for a run; each claim has a higher epoch than every one before.
+  S6   At most one live claim exists for a run; each claim has a higher epoch than every one before. (A power cut may undo a
+       claim under which nothing was written; its owner is gone with it.)
   S7   A fenced write of a stale epoch changes nothing and raises `LeaseLost`.
   S8   A claim returns unconsumed commands in order, open prompts, and the records of the pending step.
   S9   A run whose owner is dead or whose lease is over can be claimed at once, as `interrupted`; it is charged unless a record
