@@ -26,7 +26,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
-from channels.events import Ingress
+from channels.events import Author, Ingress, Place
 from channels.http import WebhookRequest
 from channels.outbound import Delivery, MessageRef
 
@@ -87,4 +87,18 @@ class Findable(Protocol):
 
     async def find(self, address: str, delivery_id: str) -> MessageRef | None:
         """Return the ref of the message that this delivery became, or None. Raises: DeliveryFailed, RateLimited."""
+        ...
+
+
+@runtime_checkable
+class Directory(Protocol):
+    """A channel whose platform has to be asked who somebody is and who can read along: a look-up, so after admission."""
+
+    async def look_up(self, address: str, author: Author, place: Place) -> tuple[Author, Place]:
+        """Return both with what the platform knows of them.
+
+        A final "nobody knows" has `Standing.UNKNOWN`; a failure that may pass is raised, so that nobody is refused for it.
+
+        Raises: RateLimited, DeliveryFailed (not permanent), BadAddress.
+        """
         ...
