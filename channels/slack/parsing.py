@@ -114,7 +114,7 @@ def _not_a_persons(event: Fields, installation: Installation) -> str:
     Our own posts come back in several shapes: with our bot's id, with the app's id, or with nothing but our user's.
     """
     subtype = event.get("subtype")
-    if subtype is not None and subtype not in _READ_SUBTYPES:
+    if subtype is not None and not (isinstance(subtype, str) and subtype in _READ_SUBTYPES):
         return f"a message of subtype {str(subtype)[:40]!r}"
     if event.get("hidden"):
         return "a hidden message"
