@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from channels.fallback import visible
+from channels.fallback import card_text, visible
 from channels.outbound import Button, Card, CardOutcome
 from channels.slack.clicks import ACTION_PREFIX
 
@@ -26,6 +26,16 @@ MAX_LABEL = 75
 BUTTONS_A_ROW = 5
 MAX_BUTTONS = 25
 MAX_PREFORMATTED = 2_800
+
+# Our own, so that a card stays far below what Slack takes of a message.
+MAX_QUESTION = 2_000
+MAX_DETAIL = 1_000
+MAX_EVIDENCE = 1_500
+MAX_RESULT = 1_500
+MAX_NAME = 80
+MAX_FIELDS = 20
+MIN_FIELDS = 1_500
+CUT_NOTE = 200
 
 _SIGNS = {"approved": "✅", "denied": "⛔", "expired": "⌛", "cancelled": "➖", "ignored": "➖"}
 
@@ -52,30 +62,28 @@ class CardBlocks:
 
 
 def card_blocks(card: Card, *, room: int, where: str) -> CardBlocks:
-    """Draw a card. Its fields may take `room` characters; what is cut says so, `where` says where the rest is."""
-    shares = _shares([visible(value) for _, value in card.fields], room)
-    drawn: list[Block] = list(_sections(visible(card.question)))
-    if card.detail:
-        drawn += _contexts([visible(card.detail)])
+    """Draw a card within `room` characters; what is cut says so with its length and hash, `where` says where the rest is."""
     long: list[LongValue] = []
-    elements: list[Block] = []
-    for number, ((name, value), share) in enumerate(zip(card.fields, shares, strict=True), start=1):
-        shown = visible(value)
-        elements += [_label(name), *_preformatted(shown[:share])]
-        if len(shown) > share:
-            kept = LongValue(f"input-{number}.txt", value)
-            long.append(kept)
-            elements.append(_said(f"Cut: {share:,} of {len(shown):,} characters are shown. {where} {_hash(kept)}".strip()))
-    drawn += _rich(elements)
-    if card.evidence:
-        drawn += _contexts(["Read from outside before this was asked:", *(visible(item) for item in card.evidence)])
-    if card.outcome is not None:
-        drawn += _outcome(card.outcome)
-    else:
-        drawn += buttons(card.buttons)
+
+    def kept(name: str, text: str, limit: int) -> str:
+        shown = visible(text)
+        if len(shown) <= limit:
+            return shown
+        long.append(LongValue(name, text))
+        return f"{shown[:limit]}\n{_cut(limit, shown, long[-1], where)}"
+
+    head = [*_sections(kept("question.txt", card.question, MAX_QUESTION))]
+    head += _contexts([kept("detail.txt", card.detail, MAX_DETAIL)])
+    tail = [*_evidence(card.evidence)]
+    if card.outcome is None:
+        tail += buttons(card.buttons)
         if card.expires_at is not None:
-            drawn.append({"type": "context", "elements": [_marked(f"Expires {moment(card.expires_at)}")]})
-    return CardBlocks(drawn, tuple(long))
+            tail.append({"type": "context", "elements": [_marked(f"Expires {moment(card.expires_at)}")]})
+    else:
+        tail += _outcome(card.outcome, kept("result.txt", card.outcome.result, MAX_RESULT))
+    left = room - characters([*head, *tail])
+    drawn, cut = _fields(_bounded_fields(card.fields), room=max(MIN_FIELDS, left), where=where)
+    return CardBlocks([*head, *drawn, *tail], (*long, *cut))
 
 
 def plain_card_blocks(card: Card, text: str, *, room: int) -> list[Block]:
@@ -84,10 +92,68 @@ def plain_card_blocks(card: Card, text: str, *, room: int) -> list[Block]:
     return [*_sections(shown), *(() if card.outcome else buttons(card.buttons))]
 
 
+def characters(blocks: Sequence[Block]) -> int:
+    """Count the characters that blocks show: Slack limits their sum as well."""
+    return sum(_size(block) for block in blocks)
+
+
+def _size(part: object) -> int:
+    if isinstance(part, dict):
+        return sum(len(value) if name == "text" and isinstance(value, str) else _size(value) for name, value in part.items())
+    return sum(map(_size, part)) if isinstance(part, list) else 0
+
+
+def _bounded_fields(fields: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+    """Return so few fields that they all get some room: the last one has those that don't, each behind its name."""
+    if len(fields) <= MAX_FIELDS:
+        return fields
+    rest = fields[MAX_FIELDS - 1 :]
+    return [*fields[: MAX_FIELDS - 1], (f"{len(rest)} more fields", card_text(Card("", fields=tuple(rest))).strip("\n"))]
+
+
+def _fields(fields: Sequence[tuple[str, str]], *, room: int, where: str) -> tuple[list[Block], list[LongValue]]:
+    shown = [visible(value) for _, value in fields]
+    names = [" ".join(visible(name).split())[:MAX_NAME] or "(no name)" for name, _ in fields]
+    overhead = sum(map(len, names))
+    if overhead + sum(map(len, shown)) > room:
+        overhead += len(fields) * CUT_NOTE
+    shares = _shares([len(value) for value in shown], max(MIN_FIELDS, room - overhead))
+    elements: list[Block] = []
+    long: list[LongValue] = []
+    for number, (name, value, share) in enumerate(zip(names, shown, shares, strict=True), start=1):
+        elements += [_words(name, bold=True), *_preformatted(value[:share])]
+        if len(value) > share:
+            long.append(LongValue(f"input-{number}.txt", fields[number - 1][1]))
+            elements.append(_words(_cut(share, value, long[-1], where)))
+    return list(_rich(elements)), long
+
+
+def _cut(share: int, shown: str, value: LongValue, where: str) -> str:
+    digest = hashlib.sha256(value.content).hexdigest()
+    said = f"Cut: {share:,} of {len(shown):,} characters are shown. SHA-256 of the whole: {digest}."
+    return f"{said} {where.format(value.name)}".strip()
+
+
+def _evidence(evidence: Sequence[str]) -> Iterator[Block]:
+    if not evidence:
+        return
+    lines: list[str] = []
+    room = MAX_EVIDENCE
+    for number, item in enumerate(evidence):
+        shown = " ".join(visible(item).split())
+        line = shown if len(shown) <= MAX_DETAIL // 2 else f"{shown[: MAX_DETAIL // 2]}… ({len(shown):,} characters)"
+        if len(line) > room:
+            lines.append(f"and {len(evidence) - number} more")
+            break
+        lines.append(line)
+        room -= len(line) + 1
+    yield from _contexts(["Read from outside before this was asked:", *lines])
+
+
 def buttons(given: Sequence[Button]) -> list[Block]:
     """Draw buttons, five a row; a label too long for a button is written out above."""
     drawn: list[Block] = []
-    labels = [" ".join(visible(button.label).split()) or f"Option {number}" for number, button in enumerate(given, start=1)]
+    labels = [" ".join(visible(button.label).split())[:MAX_DETAIL] or f"Option {number}" for number, button in enumerate(given, start=1)]
     long = [f"{number}. {label}" for number, label in enumerate(labels, start=1) if len(label) > MAX_LABEL]
     if long:
         drawn += _contexts(long)
@@ -112,19 +178,14 @@ def moment(at: int) -> str:
     return f"<!date^{at // 1000}^{{date_short_pretty}} at {{time}}|{fallback}>"
 
 
-def _shares(values: Sequence[str], room: int) -> list[int]:
+def _shares(sizes: Sequence[int], room: int) -> list[int]:
     """Divide the room: short values are whole, the long ones share what is left evenly."""
-    shares = [0] * len(values)
-    left = room
-    order = sorted(range(len(values)), key=lambda index: len(values[index]))
+    shares = [0] * len(sizes)
+    order = sorted(range(len(sizes)), key=lambda index: sizes[index])
     for done, index in enumerate(order):
-        shares[index] = min(len(values[index]), left // (len(order) - done))
-        left -= shares[index]
+        shares[index] = min(sizes[index], room // (len(order) - done))
+        room -= shares[index]
     return shares
-
-
-def _hash(value: LongValue) -> str:
-    return f"SHA-256 {hashlib.sha256(value.content).hexdigest()}"
 
 
 def _plain(text: str) -> Block:
@@ -158,17 +219,13 @@ def _text(text: str, *, bold: bool = False) -> Block:
     return element | {"style": {"bold": True}} if bold else element
 
 
-def _label(name: str) -> Block:
-    return {"type": "rich_text_section", "elements": [_text(" ".join(visible(name).split())[:300] or "(no name)", bold=True)]}
-
-
-def _said(text: str) -> Block:
-    return {"type": "rich_text_section", "elements": [_text(text)]}
+def _words(text: str, *, bold: bool = False) -> Block:
+    return {"type": "rich_text_section", "elements": [_text(text, bold=bold)]}
 
 
 def _preformatted(value: str) -> Iterator[Block]:
     if not value:
-        yield _said("(empty)")
+        yield _words("(empty)")
     for at in range(0, len(value), MAX_PREFORMATTED):
         yield {"type": "rich_text_preformatted", "elements": [_text(value[at : at + MAX_PREFORMATTED])]}
 
@@ -188,7 +245,7 @@ def _rich(elements: Sequence[Block]) -> Iterator[Block]:
         yield {"type": "rich_text", "elements": held}
 
 
-def _outcome(outcome: CardOutcome) -> list[Block]:
-    line = f"{_SIGNS[outcome.kind]} {' '.join(visible(outcome.text).split())}"
+def _outcome(outcome: CardOutcome, result: str) -> list[Block]:
+    line = f"{_SIGNS[outcome.kind]} {' '.join(visible(outcome.text).split())[:MAX_DETAIL]}"
     when: Block = {"type": "context", "elements": [_marked(moment(outcome.at))]}
-    return [*_sections(line), *_sections(visible(outcome.result)[:MAX_SECTION]), when]
+    return [*_sections(line), *_sections(result), when]

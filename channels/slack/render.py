@@ -6,12 +6,12 @@ What lives here: pure rendering of `Outbound` within a message's limits. What do
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from channels.fallback import card_text, split_text
 from channels.outbound import Card, Outbound
-from channels.slack.blocks import MAX_BLOCKS, MAX_SECTION, Block, card_blocks, plain_card_blocks
+from channels.slack.blocks import MAX_BLOCKS, MAX_SECTION, Block, card_blocks, characters, plain_card_blocks
 from channels.slack.markdown import escape, harmless, mrkdwn
 
 MAX_MARKDOWN = 12_000
@@ -20,8 +20,8 @@ MAX_TEXT = 40_000
 MAX_EDITED_TEXT = 3_800
 """Bytes: an update with a longer `text` is refused as too long, whatever the blocks say."""
 
-MAX_WITH_CARD = 6_000
-MIN_FIELDS = 3_000
+MAX_WITH_CARD = 3_000
+MAX_PLAIN = 6_000
 PREVIEW = 3_000
 MAX_NOTICE = 2_000
 
@@ -74,34 +74,19 @@ def render(message: Outbound, *, tag: str, files: Files = Files.ADDED, editing: 
 
 
 def _with_card(card: Card, text: str, blocks: list[Block], *, tag: str, files: Files, kept: tuple[File, ...]) -> Rendered:
-    room = max(MIN_FIELDS, MAX_MARKDOWN - 1_000 - len(text) - sum(map(len, (card.question, card.detail, *card.evidence))))
-    drawn = card_blocks(card, room=room, where=_WHERE[files])
-    if len(blocks) + len(drawn.blocks) > MAX_BLOCKS:
-        drawn = card_blocks(_shortened(card), room=MIN_FIELDS, where=_WHERE[files])
+    drawn = card_blocks(card, room=MAX_MARKDOWN - characters(blocks), where=_WHERE[files])
     words = card_text(card)
-    plain = [*_text_blocks(text, notice=True), *plain_card_blocks(card, words, room=MIN_FIELDS * 2)]
+    plain = [*_section_blocks(text), *plain_card_blocks(card, words, room=MAX_PLAIN)]
     summary = _summary("\n".join(filter(None, [mrkdwn(text).strip(), escape(words)])))
     added = (*kept, *(File(long.name, long.content) for long in drawn.long)) if files is Files.ADDED else ()
-    # What is above the limit even so goes as the plain form, whose text is bounded.
-    best = [*blocks, *drawn.blocks]
-    best = best if len(best) <= MAX_BLOCKS else plain[-MAX_BLOCKS:]
-    return Rendered(Form(summary, _tagged(best, tag)), Form(summary, _tagged(plain[-MAX_BLOCKS:], f"{tag}-p")), added)
+    return Rendered(Form(summary, _tagged([*blocks, *drawn.blocks], tag)), Form(summary, _tagged(plain, f"{tag}-p")), added)
 
 
 _WHERE = {
-    Files.ADDED: "The file above has all of it.",
+    Files.ADDED: "The file {} above has all of it.",
     Files.REFUSED: "The rest can't be shown here: Slack took no file.",
     Files.EARLIER: "",
 }
-
-
-def _shortened(card: Card) -> Card:
-    """Return the card with so few fields and so little evidence that its blocks fit; the last field has the others."""
-    rest = "\n".join(f"{name}: {value}" for name, value in card.fields[20:])
-    fields = (*card.fields[:20], (f"{len(card.fields) - 20} more", rest)) if rest else card.fields
-    read = card.evidence[:20]
-    more = (f"and {len(card.evidence) - len(read)} more",) if len(card.evidence) > len(read) else ()
-    return replace(card, fields=fields, evidence=(*(item[:500] for item in read), *more))
 
 
 def _whole(text: str) -> str:
@@ -135,6 +120,10 @@ def _text_blocks(text: str, *, notice: bool) -> list[Block]:
     shown = harmless(text)
     if len(shown) <= MAX_MARKDOWN:
         return [{"type": "markdown", "text": shown}]
+    return _section_blocks(text)
+
+
+def _section_blocks(text: str) -> list[Block]:
     return [{"type": "section", "text": {"type": "mrkdwn", "text": part}} for part in _sections(text)]
 
 
