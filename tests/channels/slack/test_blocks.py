@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -202,15 +203,24 @@ def test_any_text_fits_a_message(text: str, notice: bool, editing: bool) -> None
 
 
 @pytest.mark.parametrize("size", [11_999, 12_001, 39_000])
-@pytest.mark.parametrize("word", ["word", "&&&&", "<a> "])
-def test_a_long_text_goes_out_whole(size: int, word: str) -> None:
-    words = [f"{word}{number}" for number in range(size // 10)]
-    shown = render(Outbound("\n".join(words)), tag="t")
-    text = seen({"blocks": list(shown.best.blocks), "text": shown.best.text})
-    if not shown.files:
-        for number in range(0, size // 10, 97):
-            assert f"{number}" in text
-    assert refused({"text": shown.best.text, "blocks": list(shown.best.blocks)}, most=300_000) == ""
+@pytest.mark.parametrize("word", ["word", "&<>&", "é"])
+def test_a_long_text_goes_out_whole_one_way_or_another(size: int, word: str) -> None:
+    text = "\n".join(f"{word}{number:05}" for number in range(size // (len(word) + 6)))
+    shown = render(Outbound(text), tag="t")
+    if shown.files:
+        assert shown.files[0].content == text.encode()
+        assert word == "&<>&"
+        return
+    for form in (shown.best, shown.plain):
+        body = {"text": form.text, "blocks": list(form.blocks)}
+        assert refused(body, most=300_000) == ""
+        assert re.findall(r"\d{5}", seen(body)) == re.findall(r"\d{5}", text)
+
+
+def test_an_edit_too_long_for_its_block_is_a_file_and_its_beginning() -> None:
+    shown = render(Outbound("word " * 3_000), tag="t", editing=True)
+    assert len(shown.files) == 1
+    assert "15,000 characters" in takes(shown.best)
 
 
 def test_a_text_over_every_limit_is_a_file_and_its_beginning() -> None:

@@ -75,6 +75,13 @@ async def test_a_place(world: MiniSlack, slack: Slack, channel: Json, place: Pla
     assert (await asked(slack))[1] == place
 
 
+async def test_a_direct_message_needs_no_asking(world: MiniSlack, slack: Slack) -> None:
+    world.users["U1"] = {"id": "U1", "team_id": TEAM}
+    _, place = await asked(slack, SlackAddress("", TEAM, "D7", None).encode())
+    assert place == Place("direct")
+    assert [name for name, _ in world.calls] == ["users.info"]
+
+
 async def test_what_the_event_said_is_not_forgotten(world: MiniSlack, slack: Slack) -> None:
     world.users["U1"] = {"id": "U1", "team_id": TEAM}
     _, place = await slack.look_up(THREAD, author(), Place("channel", True))

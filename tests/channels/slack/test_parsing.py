@@ -173,7 +173,7 @@ async def test_who_cannot_tell_themselves_apart_hears_only_clients_of_people() -
         (message(user="USLACKBOT"), "ignored"),
         (message(""), "ignored"),
         (message(f"<@{BOT}>"), "ignored"),
-        (message(text=None), "ignored"),
+        (message() | {"text": None}, "ignored"),
         (message(ts=1799999000.0001), "ignored"),
         (message(ts="1799999000"), "ignored"),
         (message(user="U:1"), "ignored"),
@@ -189,6 +189,12 @@ async def test_who_cannot_tell_themselves_apart_hears_only_clients_of_people() -
 )
 async def test_subtypes_and_gaps(event: Any, heard_as: str) -> None:
     assert type(await heard(envelope(event))).__name__.lower() == heard_as
+
+
+async def test_a_person_who_installed_the_app_is_not_taken_for_the_bot() -> None:
+    for_alice = [{"team_id": TEAM, "user_id": "UALICE", "is_bot": False}]
+    await said(envelope(mention(), authorizations=for_alice))
+    await said(envelope(message("hi", channel="D1", channel_type="app_home", client_msg_id="c1"), authorizations=for_alice))
 
 
 async def test_an_unfurl_is_no_question() -> None:
