@@ -136,8 +136,7 @@ class Tool:
             return _completed(self.name, await self.function(ctx, **typed))
         ended = await threads.run(partial(self.function, ctx, **typed))
         if ended.error is not None:
-            # not raised: a StopIteration would become another error on its way out of a coroutine
-            return ToolOutcome(ResultStatus.FAILED, _wording(ended.error), error=type(ended.error).__name__)
+            raise ended.error
         result: Any = ended.result
         return _completed(self.name, await result if inspect.isawaitable(result) else result)
 
