@@ -62,13 +62,14 @@ async def run(
 ) -> None:
     """Run until a signal comes, then drain: nothing new is taken, what runs finishes or is handed back.
 
-    The process ends within `settings.drain_seconds` (25) and 5 s more, even if author code blocks a thread or an exit.
+    The process ends within `settings.drain_seconds` (25) and 5 s more, even if author code blocks a thread, the loop or an exit.
 
     `load` returns the bot; `console` gives it the console channel of demo and dev. `worker` is a child that works for this
     process; it is started before the bot is loaded, since it has to load it too.
     """
     stop = StopSignal()
-    stop.install(last=worker.kill if worker is not None else None)
+    kill = worker.kill if worker is not None else None
+    stop.install(last=kill, first=lambda: _end_within(settings.drain_seconds + _LAST_SECONDS, last=kill))
     try:
         if worker is not None:
             await worker.start()
@@ -79,7 +80,6 @@ async def run(
             await runtime.start()
             runner = await _listen(runtime, settings, listening) if listening is not None else None
             await stop.wait()
-            _end_within(settings.drain_seconds + _LAST_SECONDS, last=worker.kill if worker is not None else None)
             await _drain(runtime, runner, worker, seconds=settings.drain_seconds)
     finally:
         if worker is not None:
