@@ -120,7 +120,7 @@ class CallRunner:
     async def _body(self, session: LiveSession, turn: Turn, due: Due, tool: Tool, batch: Batch, *, attempt: int) -> None:
         call = due.call
         me = asyncio.current_task()
-        progress = self._progress(session, turn, call, on_lost=lambda: me is not None and me.cancel())
+        progress = self._progress(session, turn, call, batch, on_lost=lambda: me is not None and me.cancel())
         context = self._context(session, turn, due, attempt, progress)
         try:
             outcome = await tool.run(context, call.raw if call.raw is not None else call.arguments, threads=self.threads)
@@ -194,8 +194,10 @@ class CallRunner:
         )
         batch.results[call.call_id] = item
 
-    def _progress(self, session: LiveSession, turn: Turn, call: Call, *, on_lost: Callable[[], object]) -> Progress:
+    def _progress(self, session: LiveSession, turn: Turn, call: Call, batch: Batch, *, on_lost: Callable[[], object]) -> Progress:
         async def write(text: str) -> None:
+            if batch.closed:
+                return
             data: dict[str, JsonValue] = {
                 "turn_id": turn.turn_id,
                 "step_index": turn.step_index,
