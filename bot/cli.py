@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 DEMO_APP = "bot.demo:bot"
 _NOT_READY = 2
 _PORT = 8700
+_NO_TOKENS = (
+    "moorings: MOORINGS_API_TOKENS is not set, so /v1 answers programs on this machine only; "
+    "set it before a proxy stands in front."
+)
 
 commands = typer.Typer(
     help="Durable chat agents that live in threads and never lose work.",
@@ -45,6 +49,7 @@ Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
 def main() -> NoReturn:
     """Run the command; a reason not to start is one sentence on stderr and exit code 2."""
+    os.umask(0o077)  # whatever is written here is its owner's: messages, keys, payments
     try:
         preflight.refuse_shadows(preflight.places_that_shadow())
     except NotReady as error:
@@ -111,7 +116,7 @@ def dev(
     allow_network: AllowNetwork = False,
 ) -> None:
     """Develop: your bot on the local page, with an own SQLite file."""
-    preflight.load_app(app)
+    preflight.check_models(preflight.load_app(app))
     _with_console(app, data, host=host, port=port, no_open=no_open, allow_network=allow_network)
 
 
@@ -166,12 +171,14 @@ def start(
     preflight.check_keys(settings)
     preflight.check_drivers(settings)
     preflight.check_schema(settings)
-    preflight.load_app(app)
+    preflight.check_models(preflight.load_app(app))
     listening = None
     if role != Role.WORKER:
         taken = preflight.listening_socket(host, port)
         address = _address(host, int(taken.getsockname()[1]))
         listening = Listening(taken, on_ready=lambda: _say(f"Listening on {address}"))
+        if not settings.api_tokens:
+            print(_NO_TOKENS, file=sys.stderr)
     _log_to_stderr("INFO")
     _run(app, settings, role=Role(role), listening=listening)
 
@@ -273,6 +280,9 @@ def _run(
     listening: Listening | None = None,
     worker: WorkerProcess | None = None,
 ) -> None:
+    import gc  # noqa: PLC0415
+
+    gc.disable()  # a tenth of what importing costs; `run` enables it once all is there
     import asyncio  # noqa: PLC0415
 
     from bot.roles import run  # noqa: PLC0415

@@ -16,7 +16,11 @@ BotError
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+from bot.redact import redact
+
+MESSAGE_LIMIT: Final = 2_000
 
 
 class BotError(Exception):
@@ -56,13 +60,14 @@ class ModelFailed(BotError):
     """A model call failed.
 
     ``retryable`` (here an attribute of the instance) says whether the same call may succeed later; ``retry_after`` is what
-    the provider asked for, in seconds. ``message`` is for the developer, ``code`` is stable.
+    the provider asked for, in seconds. ``message`` is for the developer, with secrets taken out; ``code`` is stable.
     """
 
     def __init__(self, code: str, message: str, *, retryable: bool, retry_after: float | None = None) -> None:
-        super().__init__(f"{code}: {message}")
+        told = redact(message)[:MESSAGE_LIMIT]
+        super().__init__(f"{code}: {told}")
         self.code = code
-        self.message = message
+        self.message = told
         self.retryable = retryable  # type: ignore[misc]  # one class for both kinds: the provider decides, not the type
         self.retry_after = retry_after
 

@@ -156,6 +156,17 @@ def check_drivers(settings: Settings) -> None:
             raise NotReady(_missing(name))
 
 
+def check_models(bot: Bot) -> None:
+    """Refuse an agent whose model's client isn't installed, before the first message finds out.
+
+    Raises: NotReady.
+    """
+    for agent in bot.agents:
+        provider = agent.model.partition(":")[0] if isinstance(agent.model, str) else ""
+        if provider in _EXTRAS and not _installed(provider):
+            raise NotReady(f"agent {agent.name!r}: {_missing(provider)}")
+
+
 def check_schema(settings: Settings) -> None:
     """Refuse a SQLite file whose schema is not the one this version needs; PostgreSQL is asked when the store opens.
 

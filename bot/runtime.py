@@ -23,6 +23,7 @@ from bot.sessions import Sessions
 from bot.settings import Settings
 from channels.console import Console, ConsolePlatform
 from channels.contract import Channel
+from channels.errors import ChannelError
 from channels.http import WebhookRequest, WebhookResponse
 from durable_core.clock import Clock, DatabaseClock
 from durable_core.crypto import KeyRing
@@ -114,8 +115,9 @@ class Runtime:
         await self.worker.start()
 
     def ready(self) -> bool:
-        """Tell whether new work would be taken."""
-        return self._taking
+        """Tell whether new work would be taken, and done: not while the child that works for this process is down."""
+        control = self.console.worker if self.console is not None else None
+        return self._taking and (control is None or control.state == "up")
 
     async def ingress(self, channel: str, request: WebhookRequest) -> WebhookResponse:
         """Verify, parse and admit what a channel's platform sends. Raises: NotFound."""
@@ -168,12 +170,15 @@ async def open_runtime(
     agents = {agent.name: ready(agent, model=_model(settings, agent.model)) for agent in bot.agents}
     store = open_store(settings.database_url, keys=keys, clock=clock or DatabaseClock())
     await store.open()
+    if platform is not None:
+        await _check_console(platform, settings)
     streams = Streams(store)
     answers = Answers(store=store, agents=agents, access=bot.access)
     taker = Ingress(
         store=store,
         channels={channel.name: channel for channel in channels},
         agent_of={channel.name: bot.agent_of(channel.name) for channel in channels},
+        answering=frozenset({Console.name}),
         answers=answers,
         deployment=settings.deployment,
         lifetime_ms=bot.lifetime_ms,
@@ -205,6 +210,17 @@ async def open_runtime(
         console=board,
         options=options or WorkerOptions(),
     )
+
+
+async def _check_console(platform: ConsolePlatform, settings: Settings) -> None:
+    try:
+        await platform.version()
+    except ChannelError as error:
+        reason = error.__cause__ or error
+        path = settings.data / CONSOLE_FILE
+        raise NotReady(
+            f"{path} can't be opened as the console's file ({reason}); move it away to begin with a new one."
+        ) from error
 
 
 def _model(settings: Settings, model: object) -> str | None:

@@ -120,6 +120,7 @@ class Sessions:
         """Answer requests; all of them must exist, each then has its own fate."""
         await self._own(caller, session_id)
         chosen = [(response, await self._option(session_id, response)) for response in responses]
+        of = payload_digest(codec.encode([[one.request_id, one.option_id, one.text] for one in responses])).hex()
         receipts = []
         for place, (response, option_id) in enumerate(chosen):
             receipt = await self.answers.admit(
@@ -127,11 +128,12 @@ class Sessions:
                 option_id,
                 principal=caller,
                 place=API_PLACE,
-                source=f"api:{caller.id}",
+                source=f"api:{caller.id}:responses",
                 key=f"{key}:{place}" if key is not None else new_id("key"),
                 via="api",
                 run_id=session_id,
                 note=response.text or "" if response.option_id is not None else "",
+                of=of,
             )
             receipts.append(receipt)
         decided = await asyncio.gather(*(self.answers.result(receipt) for receipt in receipts))
@@ -253,7 +255,7 @@ class Sessions:
             "turn_id": found.turn_id,
             "status": _status(found),
             "reply": reply,
-            "error": detail if failed else None,
+            "error": _error(detail) if failed else None,
             "accepted_at": iso(found.at),
             "done_at": iso(found.done_at),
         }
@@ -345,6 +347,15 @@ def _status(found: Submission) -> str:
     if not found.consumed:
         return "accepted" if found.run_phase is Phase.IDLE else "queued"
     return Phase.WAITING.value if found.run_phase is Phase.WAITING else Phase.RUNNING.value
+
+
+def _error(detail: JsonObject | None) -> JsonObject:
+    """Say why work ended without a reply; the end of a session gives only its reason."""
+    found = detail or {}
+    if "code" in found:
+        return found
+    code = str(found.get("reason", "ended"))
+    return {"code": code, "message": f"The session ended before this was done ({code})."}
 
 
 def _prompt(prompt: Prompt) -> JsonObject:

@@ -1,7 +1,7 @@
 """The schema's version: which one this code needs, which one a database has, and how to get there.
 
 What lives here: the migrations folder, the version, the upgrade. What does not: tables (`tables.py`), revisions (`migrations/`).
-Importing this module loads neither SQLAlchemy nor Alembic; only `upgrade` and `memory_script` do.
+Importing this module loads neither SQLAlchemy nor Alembic; only `migrated_script` and `upgrade` of what exists do.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ HEAD: Final = "0001_pre_spine"
 """The revision this code needs."""
 VERSION_TABLE: Final = "moor_alembic"
 
+SCRIPT: Final = "head.sqlite.sql"
+"""In the migrations folder: the whole schema for a new SQLite file."""
+_SQLITE: Final = "sqlite:///"
 _LOCK: Final = 0x6D6F6F72
 """PostgreSQL's advisory lock of whoever migrates ("moor")."""
 
@@ -59,6 +62,8 @@ def found_version(path: str | Path) -> str | None:
 
 def upgrade(url: str) -> None:
     """Bring a database to `HEAD`; two processes that do so at once take turns. Blocks: call it in a thread."""
+    if url.startswith(_SQLITE) and _make_new(url.removeprefix(_SQLITE)):
+        return
     engine = _engine(url)
     try:
         with engine.begin() as connection:
@@ -69,9 +74,37 @@ def upgrade(url: str) -> None:
         engine.dispose()
 
 
+def _make_new(path: str) -> bool:
+    """Make the schema in a SQLite file that is new or empty; False where something is in it."""
+    try:
+        connection = sqlite3.connect(path, timeout=30, isolation_level=None)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall():
+                return False
+            for statement in memory_script().split(";\n"):
+                connection.execute(statement)
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return False  # the migrations meet it again, and say what is wrong
+    return True
+
+
 @cache
 def memory_script() -> str:
-    """Return the statements that make the schema, for databases in memory; made once a process by the migrations."""
+    """Return the statements that make the schema in an empty SQLite database.
+
+    They are kept beside the migrations, so that a first start needn't load Alembic and SQLAlchemy, which takes a second and
+    30 MB. They are what the migrations make, to the letter (a test holds them to it; `python -m durable_core.schema` writes
+    them).
+    """
+    return (migrations_folder() / SCRIPT).read_text(encoding="utf-8")
+
+
+def migrated_script() -> str:
+    """Return the statements that the migrations come to on SQLite, one after the other, each ended by `;` and a line break."""
     engine = _engine("sqlite:///:memory:")
     try:
         with engine.connect() as connection:
@@ -80,7 +113,7 @@ def memory_script() -> str:
             driver = connection.connection.driver_connection
             if not isinstance(driver, sqlite3.Connection):
                 raise Broken("SQLAlchemy's SQLite driver is not sqlite3")
-            return "\n".join(driver.iterdump())
+            return "".join(f"{line}\n" for line in driver.iterdump() if not line.startswith(("BEGIN", "COMMIT")))
     finally:
         engine.dispose()
 
@@ -124,3 +157,7 @@ def _engine(url: str) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
+
+
+if __name__ == "__main__":
+    (migrations_folder() / SCRIPT).write_text(migrated_script(), encoding="utf-8")

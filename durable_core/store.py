@@ -14,7 +14,8 @@ Admission
   S5   Input for an ended run raises `SessionEnded`, for an unknown one `NotFound`; neither leaves a row. By address, only a
        target with `new` creates.
 Claims
-  S6   At most one live claim exists for a run; each claim has a higher epoch than every one before.
+  S6   At most one live claim exists for a run; each claim has a higher epoch than every one before. (A power cut may undo a
+       claim under which nothing was written; its owner is gone with it.)
   S7   A fenced write of a stale epoch changes nothing and raises `LeaseLost`.
   S8   A claim returns unconsumed commands in order, open prompts, and the records of the pending step.
   S9   A run whose owner is dead or whose lease is over can be claimed at once, as `interrupted`; it is charged unless a record
@@ -31,7 +32,8 @@ Records
 Prompts
   S16  A prompt is settled once, by compare-and-set: open, not expired, no cancel pending. The loser learns who settled it.
   S17  Settling puts a response into the inbox, wakes the run and owes an edit to every posted copy, in one transaction.
-  S18  An answer that needs a function waits as an interaction; it never waits behind the run's lease.
+  S18  An answer that needs a function waits as an interaction; it never waits behind the run's lease. Whoever answered in vain
+       is owed what the answer said to tell, in the transaction that decided so.
 Outbox
   S19  One lane is sent by one sender at a time, in order; an item is `sent`, postponed or buried, never dropped.
   S20  A sent item keeps the platform's reference, so that an edit finds its post.

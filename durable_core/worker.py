@@ -48,13 +48,15 @@ class Duties(Protocol):
 class WorkerOptions:
     """Bounds of one worker; times in seconds."""
 
-    concurrency: int = 10
-    lanes: int = 10
+    concurrency: int = 64
+    lanes: int = 32
     interactions: int = 4
     lease: float = 60.0
     lane_lease: float = 45.0
     poll: float = 1.0
     """Safety net under the wake-up; also how soon a dead neighbour's work is noticed."""
+    settle: float = 0.02
+    """How long changes of runs at work here gather before they are looked at: most of them are this worker's own commits."""
 
 
 class Worker:
@@ -75,6 +77,7 @@ class Worker:
         self._stopping = False
         self._loops: list[asyncio.Task[None]] = []
         self._unwatch: Callable[[], None] = lambda: None
+        self._soon: asyncio.TimerHandle | None = None
 
     # ── life ──
 
@@ -105,6 +108,8 @@ class Worker:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
         self._unwatch()
+        if self._soon is not None:
+            self._soon.cancel()
         with contextlib.suppress(Unavailable):
             await self._store.withdraw(self.incarnation.owner)
 
@@ -120,14 +125,20 @@ class Worker:
     # ── hearing of changes ──
 
     def _on_change(self, run_ids: Sequence[str] | None) -> None:
-        if run_ids is None:
-            for held, _ in self._held.values():
-                held.changed.set()
-        else:
-            for run_id in run_ids:
-                entry = self._held.get(run_id)
-                if entry is not None:
-                    entry[0].changed.set()
+        elsewhere = run_ids is None
+        for run_id in self._held if run_ids is None else run_ids:
+            entry = self._held.get(run_id)
+            if entry is None:
+                elsewhere = True
+            else:
+                entry[0].changed.set()
+        if elsewhere:
+            self._wake.set()
+        elif self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(self._options.settle, self._wake_soon)
+
+    def _wake_soon(self) -> None:
+        self._soon = None
         self._wake.set()
 
     # ── claiming ──

@@ -8,17 +8,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from bot.answers import Answers, explain
 from bot.console.live import LiveFold
-from bot.console.port import ClientIdReused, JsonObject, UnknownMessage, UnknownThread
+from bot.console.port import ClientIdReused, JsonObject, RefusedHere, TooLong, UnknownMessage, UnknownThread
 from bot.ingress import Ingress, Taken
 from channels.console.cast import BOT, CAST, cast_member
 from channels.console.channel import ADDRESS
-from channels.console.platform import ConsolePlatform
+from channels.console.platform import MAX_PERSON_TEXT, ConsolePlatform
 from channels.console.records import ConsoleRefused, PendingEvent, ShownMessage
 from durable_core import codec
 from durable_core.errors import NotFound, Unavailable
@@ -30,6 +31,7 @@ log = logging.getLogger("moorings.console")
 
 POLL_SECONDS = 0.25
 REDELIVER_SECONDS = 1.0
+STUCK_SECONDS = 15.0
 CHANNEL = "console"
 
 
@@ -165,6 +167,8 @@ class Board:
 
     async def post(self, thread_id: str | None, author: str, text: str, client_id: str) -> JsonObject:
         """Post as a cast member; once it is stored it reaches the bot, now or after a restart."""
+        if len(text) > MAX_PERSON_TEXT:
+            raise TooLong(MAX_PERSON_TEXT)
         try:
             if thread_id is None:
                 thread_id = (await self.platform.create_thread(client_id=client_id)).id
@@ -202,13 +206,30 @@ class Board:
         return taken
 
     async def _redeliver(self) -> None:
+        """Hand over what was not taken, a thread's events in order; one that can't be taken stops no other thread."""
+        stuck: dict[str, float] = {}
         while True:
+            blocked: set[str] = set()
             try:
-                for event in await self.platform.undelivered():
-                    await self._hand_over(event)
+                events = await self.platform.undelivered()
             except Exception:
-                log.exception("handing over events failed; trying again")
+                log.exception("the console's file can't be read; trying again")
+                events = []
+            for event in events:
+                if event.thread_id in blocked or stuck.get(event.id, 0.0) > time.monotonic():
+                    blocked.add(event.thread_id)
+                elif not await self._handed_over(event):
+                    blocked.add(event.thread_id)
+                    stuck[event.id] = time.monotonic() + STUCK_SECONDS
+            stuck = {event.id: stuck[event.id] for event in events if event.id in stuck}
             await asyncio.sleep(REDELIVER_SECONDS)
+
+    async def _handed_over(self, event: PendingEvent) -> bool:
+        try:
+            return await self._hand_over(event) is not None
+        except Exception:
+            log.exception("event %s can't be handed over; trying again later", event.id)
+            return False
 
     # ── changes ──
 
@@ -317,8 +338,10 @@ def _refusal(error: ConsoleRefused, thread_id: str, client_id: str) -> Exception
             return UnknownThread(thread_id)
         case "client_id_reused":
             return ClientIdReused(client_id)
-        case _:
+        case "unknown_message" | "unknown_button":
             return UnknownMessage(error.code)
+        case code:
+            return RefusedHere(code)
 
 
 def _object(body: bytes) -> dict[str, Any]:

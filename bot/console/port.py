@@ -53,6 +53,27 @@ class ClientIdReused(ConsolePortError):
         self.client_id = client_id
 
 
+class TooLong(ConsolePortError):
+    """A message over the platform's limit."""
+
+    status: ClassVar[int] = 413
+    code: ClassVar[str] = "too_long"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"A message has at most {limit:,} characters. Send it in parts.")
+        self.limit = limit
+
+
+class RefusedHere(ConsolePortError):
+    """The console's platform doesn't take it."""
+
+    status: ClassVar[int] = 422
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"The console can't take this: {why.replace('_', ' ')}.")
+        self.why = why
+
+
 class ConsolePort(Protocol):
     """The console as the page sees it. Every time is int milliseconds since the epoch.
 

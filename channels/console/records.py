@@ -73,6 +73,7 @@ class PendingEvent:
     _: KW_ONLY
     at: int
     delivered: bool
+    thread_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,8 @@ def event_body(db: sqlite3.Connection, kind: str, *, thread_: Thread, author: Ca
 
 def new_event(body: bytes, now: int) -> PendingEvent:
     """Return the event of this body, not yet delivered."""
-    return PendingEvent(str(json.loads(body)["id"]), body, at=now, delivered=False)
+    read = json.loads(body)
+    return PendingEvent(str(read["id"]), body, at=now, delivered=False, thread_id=str(read["thread"]["id"]))
 
 
 def add_event(db: sqlite3.Connection, event: PendingEvent, *, client_key: str, fingerprint: str, message_id: str) -> PendingEvent:
@@ -222,7 +223,8 @@ def _to_thread(row: _Row) -> Thread:
 
 
 def _to_event(row: _Row) -> PendingEvent:
-    return PendingEvent(row[0], bytes(row[1]), at=row[2], delivered=bool(row[3]))
+    thread_id = str(json.loads(row[1])["thread"]["id"])
+    return PendingEvent(row[0], bytes(row[1]), at=row[2], delivered=bool(row[3]), thread_id=thread_id)
 
 
 def _to_message(row: _Row) -> ShownMessage:

@@ -35,9 +35,31 @@ def test_head_is_the_newest_revision() -> None:
     assert schema.VERSION_TABLE == tables.VERSION_TABLE
 
 
+def test_a_new_file_gets_what_the_migrations_make() -> None:
+    """Written again by `python -m durable_core.schema`."""
+    assert schema.memory_script() == schema.migrated_script()
+    statements = schema.memory_script().split(";\n")
+    assert statements.pop() == ""
+    assert all(sqlite3.complete_statement(f"{statement};") for statement in statements)
+
+
+def test_a_new_file_is_made_without_the_migrations(tmp_path: Path) -> None:
+    program = (
+        "import sys; from durable_core import schema; schema.upgrade(sys.argv[1]);"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'sqlalchemy', 'sqlmodel', 'alembic', 'pydantic'}))"
+    )
+    url = f"sqlite:///{tmp_path / 'moorings.db'}"
+    printed = subprocess.run([sys.executable, "-c", program, url], capture_output=True, text=True, check=True)
+    assert printed.stdout.strip() == "[]"
+    assert schema.found_version(tmp_path / "moorings.db") == schema.HEAD
+
+
 def test_migrations_make_the_tables_on_sqlite(tmp_path: Path) -> None:
     path = tmp_path / "moorings.db"
     assert schema.found_version(path) is None
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE somebody_elses (id INTEGER)")
+    connection.close()
     schema.upgrade(f"sqlite:///{path}")
     assert schema.found_version(path) == schema.HEAD
     schema.upgrade(f"sqlite:///{path}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from durable_core.errors import LeaseLost
+from durable_core.errors import BadKeyRing, CannotOpen, LeaseLost
 from durable_core.model import CURRENT_SPEC, CommandKind, NewRun, Phase, RunStatus, Signals
 from durable_core.stores import sealing
 from durable_core.stores.sqlite.tx import Tx
@@ -121,3 +121,18 @@ def create(tx: Tx, new: NewRun) -> None:
         },
     )
     tx.changed.add(new.run_id)
+
+
+def check_keys(tx: Tx) -> None:
+    """Open the newest run's key: with other keys than the data's nothing would be readable, and that is to be known at start.
+
+    Raises:
+        KeyMissing, BadKeyRing: it doesn't open.
+    """
+    row = tx.one("SELECT run_id FROM moor_run ORDER BY created_at DESC LIMIT 1")
+    if row is None:
+        return
+    try:
+        tx.key(row[0])
+    except CannotOpen as error:
+        raise BadKeyRing("the keys are not those that this database was written with") from error

@@ -5,10 +5,12 @@ What lives here: wiring only. What does not: statements (one file an aggregate) 
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from durable_core.clock import Clock
 from durable_core.crypto import KeyRing
@@ -46,14 +48,18 @@ from durable_core.schema import HEAD, found_version, memory_script
 from durable_core.store import Listener, Store
 from durable_core.stores.sealing import Sealing
 from durable_core.stores.sqlite import admission as admissions
-from durable_core.stores.sqlite import claims, commits, outbox, prompts, reads, workers
+from durable_core.stores.sqlite import claims, commits, outbox, prompts, reads, runs, workers
 from durable_core.stores.sqlite.connect import MEMORY, connect
+from durable_core.stores.sqlite.glance import Glance
 from durable_core.stores.sqlite.reader import Reader
 from durable_core.stores.sqlite.tx import Tx
 from durable_core.stores.sqlite.watch import Watch
 from durable_core.stores.sqlite.writer import ADMIT, COMMIT, RECORD, SETTLE, Writer
 
 T = TypeVar("T")
+
+_FEW: Final = 2
+"""Bodies that are read on the loop; more go to the reader's thread."""
 
 
 class SqliteStore(Store):
@@ -66,6 +72,7 @@ class SqliteStore(Store):
         self._lifeline: Lifeline | None = None
         self._writer = Writer(self._connect_writer, clock=clock, sealing=self._sealing, on_commit=self._committed)
         self._reader = None if path == MEMORY else Reader(self._connect_reader, clock=clock, sealing=self._sealing)
+        self._glance: Glance | None = None
         self._watch = Watch(None if path == MEMORY else self._writer.data_version)
 
     @property
@@ -88,6 +95,8 @@ class SqliteStore(Store):
             await self._writer.open()
             if self._reader is not None:
                 await self._reader.open()
+                self._glance = Glance(self._path, clock=self._clock, sealing=self._sealing)
+            await self._read(runs.check_keys)
             self._lifeline = Lifeline.open(self._path)
         except BaseException:
             await self.close()
@@ -97,6 +106,9 @@ class SqliteStore(Store):
 
     async def close(self) -> None:
         await self._watch.close()
+        glance, self._glance = self._glance, None
+        if glance is not None:
+            glance.close()
         await self._writer.close()
         if self._reader is not None:
             await self._reader.close()
@@ -108,7 +120,7 @@ class SqliteStore(Store):
 
     async def now(self) -> int:
         override = self._clock.override()
-        return override if override is not None else await self._read(lambda tx: tx.now)
+        return override if override is not None else await self._glimpse(lambda tx: tx.now)
 
     # ── admission ──
 
@@ -124,19 +136,19 @@ class SqliteStore(Store):
     # ── reading ──
 
     async def run(self, run_id: str) -> Run:
-        return await self._read(lambda tx: reads.run(tx, run_id))
+        return await self._glimpse(lambda tx: reads.run(tx, run_id))
 
     async def run_at(self, channel: str, address: str) -> Run | None:
-        return await self._read(lambda tx: reads.run_at(tx, channel, address))
+        return await self._glimpse(lambda tx: reads.run_at(tx, channel, address))
 
     async def submission(self, submission_id: str) -> Submission:
-        return await self._read(lambda tx: reads.submission(tx, submission_id))
+        return await self._glimpse(lambda tx: reads.submission(tx, submission_id))
 
     async def prompt(self, prompt_id: str) -> Prompt:
-        return await self._read(lambda tx: prompts.prompt(tx, prompt_id))
+        return await self._glimpse(lambda tx: prompts.prompt(tx, prompt_id))
 
     async def open_prompts(self, run_id: str) -> list[Prompt]:
-        return await self._read(lambda tx: list(claims.open_prompts(tx, run_id)))
+        return await self._glimpse(lambda tx: list(claims.open_prompts(tx, run_id)))
 
     async def steps(self, run_id: str, *, start: int = 0) -> list[Step]:
         return await self._read(lambda tx: reads.steps(tx, run_id, start))
@@ -148,7 +160,10 @@ class SqliteStore(Store):
         return await self._read(lambda tx: reads.events(tx, run_id, start=start, limit=limit, hidden=hidden))
 
     async def content(self, run_id: str, rows: Sequence[str]) -> dict[str, bytes]:
-        return await self._read(lambda tx: reads.content(tx, run_id, rows))
+        def work(tx: Tx) -> dict[str, bytes]:
+            return reads.content(tx, run_id, rows)
+
+        return await (self._glimpse(work, whole=True) if len(rows) <= _FEW else self._read(work))
 
     async def rows(self, sql: str, parameters: dict[str, str | int | bytes | None]) -> list[tuple[str | int | bytes | None, ...]]:
         return await self._read(lambda tx: reads.statement(tx, sql, parameters))
@@ -156,26 +171,26 @@ class SqliteStore(Store):
     # ── working ──
 
     async def enrol(self, incarnation: Incarnation) -> None:
-        await self._writer.run(lambda tx: workers.enrol(tx, incarnation))
+        await self._writer.run(lambda tx: workers.enrol(tx, incarnation), soft=True)
 
     async def withdraw(self, owner: str) -> None:
-        await self._writer.run(lambda tx: workers.withdraw(tx, owner))
+        await self._writer.run(lambda tx: workers.withdraw(tx, owner), soft=True)
 
     async def reap(self, owner: str) -> int:
         alive = self.is_alive(owner)
-        return await self._writer.run(lambda tx: workers.reap(tx, owner, alive=alive))
+        return await self._writer.run(lambda tx: workers.reap(tx, owner, alive=alive), soft=True)
 
     def is_alive(self, owner: str) -> bool:
         return self._lifeline is not None and self._lifeline.is_alive(owner)
 
     async def due(self, owner: str) -> DueWork:
-        return await self._read(lambda tx: workers.due(tx, owner))
+        return await self._glimpse(lambda tx: workers.due(tx, owner))
 
     async def claim(self, request: ClaimRequest) -> list[Claim]:
-        return await self._writer.run(lambda tx: claims.claim(tx, request))
+        return await self._writer.run(lambda tx: claims.claim(tx, request), soft=True)
 
     async def renew(self, owner: str, leases: Sequence[tuple[str, int]], *, lease_ms: int) -> dict[str, Signals]:
-        return await self._writer.run(lambda tx: claims.renew(tx, owner, leases, lease_ms=lease_ms))
+        return await self._writer.run(lambda tx: claims.renew(tx, owner, leases, lease_ms=lease_ms), soft=True)
 
     async def release(self, run_id: str, epoch: int, *, timer_at: int | None, seen: int, unused: bool) -> None:
         await self._writer.run(lambda tx: claims.release(tx, run_id, epoch, timer_at=timer_at, seen=seen, unused=unused))
@@ -218,30 +233,46 @@ class SqliteStore(Store):
     # ── interactions ──
 
     async def take_interactions(self, owner: str, *, limit: int, lease_ms: int) -> list[Interaction]:
-        return await self._writer.run(lambda tx: prompts.take_interactions(tx, owner, limit=limit, lease_ms=lease_ms))
+        def work(tx: Tx) -> list[Interaction]:
+            return prompts.take_interactions(tx, owner, limit=limit, lease_ms=lease_ms)
+
+        return await self._writer.run(work, soft=True)
 
     async def decide(self, verdict: Verdict) -> AnswerReceipt:
         return await self._writer.run(lambda tx: prompts.decide(tx, verdict), label=SETTLE)
 
     async def interaction_result(self, submission_id: str) -> AnswerReceipt | None:
-        return await self._read(lambda tx: prompts.result(tx, submission_id))
+        return await self._glimpse(lambda tx: prompts.result(tx, submission_id), whole=True)
 
     # ── outbox ──
 
     async def claim_lanes(self, owner: str, *, limit: int, lease_ms: int, items: int = 10) -> list[Lane]:
-        return await self._writer.run(lambda tx: outbox.claim_lanes(tx, owner, limit=limit, lease_ms=lease_ms, items=items))
+        def work(tx: Tx) -> list[Lane]:
+            return outbox.claim_lanes(tx, owner, limit=limit, lease_ms=lease_ms, items=items)
+
+        return await self._writer.run(work, soft=True)
 
     async def finish(self, lane: Lane, owner: str, result: Sent | Postponed | Buried) -> None:
         await self._writer.run(lambda tx: outbox.finish(tx, lane, owner, result))
 
     async def release_lane(self, lane: Lane, owner: str) -> None:
-        await self._writer.run(lambda tx: outbox.release_lane(tx, lane, owner))
+        await self._writer.run(lambda tx: outbox.release_lane(tx, lane, owner), soft=True)
 
     # ── inside ──
 
     async def _read(self, work: Callable[[Tx], T]) -> T:
         """Read committed rows; in memory there is but one connection."""
         return await (self._reader or self._writer).run(work)
+
+    async def _glimpse(self, work: Callable[[Tx], T], *, whole: bool = False) -> T:
+        """Read a row or a few, at once."""
+        if self._glance is None:
+            return await self._read(work)
+        await asyncio.sleep(0)  # who reads in a loop lets others run
+        if (glance := self._glance) is not None:
+            with suppress(Unavailable):
+                return glance.read(work, whole=whole)
+        return await self._read(work)
 
     def _committed(self, run_ids: frozenset[str]) -> None:
         changed = tuple(run_ids)

@@ -25,15 +25,17 @@ BATCH: Final = 128
 class Op(Generic[T]):
     """One operation on its way: what to run, and what became of it."""
 
-    __slots__ = ("error", "future", "label", "plain", "result", "work")
+    __slots__ = ("error", "future", "label", "plain", "result", "soft", "work")
 
-    def __init__(self, work: Callable[[Tx], T], future: asyncio.Future[T], *, label: str | None, plain: bool) -> None:
+    def __init__(self, work: Callable[[Tx], T], future: asyncio.Future[T], *, label: str | None, plain: bool, soft: bool) -> None:
         self.work = work
         self.future = future
         self.label = label
         """Which failpoints its commit passes."""
         self.plain = plain
         """Run outside a transaction."""
+        self.soft = soft
+        """Needs to survive this process, not the machine: what a worker holds dies with the machine anyway."""
         self.result: T | None = None
         self.error: BaseException | None = None
 
@@ -79,7 +81,7 @@ class SqlThread:
         await asyncio.shield(gone)
         self._thread.join()  # it has nothing left to do but to return
 
-    async def run(self, work: Callable[[Tx], T], *, label: str | None = None, plain: bool = False) -> T:
+    async def run(self, work: Callable[[Tx], T], *, label: str | None = None, plain: bool = False, soft: bool = False) -> T:
         """Run an operation and return its result. A caller that is cancelled doesn't stop it: its result is dropped.
 
         Raises:
@@ -88,7 +90,7 @@ class SqlThread:
         loop = self._loop
         if loop is None:
             raise Unavailable("the store is not open")
-        op: Op[T] = Op(work, loop.create_future(), label=label, plain=plain)
+        op: Op[T] = Op(work, loop.create_future(), label=label, plain=plain, soft=soft)
         # Callers that run in the same turn of the loop hand over together: they share one commit.
         if not self._waiting:
             loop.call_soon(self._flush)

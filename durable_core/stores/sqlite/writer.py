@@ -43,6 +43,8 @@ class Writer(SqlThread):
         self._clock = clock
         self._sealing = sealing
         self._on_commit = on_commit
+        self._syncs = True
+        """Whether commits wait for the disk; a connection begins so (`connect.py`)."""
 
     async def data_version(self) -> int:
         """Return a number that changes when another process commits; this writer's own commits don't change it."""
@@ -62,6 +64,7 @@ class Writer(SqlThread):
         if not members:
             return frozenset()
         try:
+            self._sync(connection, any(not op.soft for op in members))
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             _fail(members, sorted_error(error))
@@ -81,6 +84,12 @@ class Writer(SqlThread):
             _roll_back(connection)
             return frozenset()
         return self._commit(connection, done, changed, fresh)
+
+    def _sync(self, connection: sqlite3.Connection, wanted: bool) -> None:  # noqa: FBT001 - the one thing it sets
+        """Say whether the next commit waits for the disk. The next one that does takes along what came before it."""
+        if wanted is not self._syncs:
+            connection.execute(f"PRAGMA synchronous = {'FULL' if wanted else 'NORMAL'}")
+            self._syncs = wanted
 
     def _run_plain(self, connection: sqlite3.Connection, op: Op[Any]) -> None:
         try:
