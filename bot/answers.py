@@ -30,6 +30,7 @@ from durable_core.model import (
     AnswerStatus,
     EventDraft,
     Interaction,
+    OutboxDraft,
     Prompt,
     PromptAnswer,
     PromptOutcome,
@@ -75,10 +76,12 @@ class Answers:
         run_id: str | None = None,
         note: str = "",
         of: str = "",
+        tell_at: tuple[str, str] | None = None,
     ) -> AnswerReceipt:
         """Accept somebody's choice; settled at once when who may answer is data, else decided by a worker.
 
-        ``of`` tells a repeat from another payload where the key covers more than this answer.
+        ``of`` tells a repeat from another payload where the key covers more than this answer. ``tell_at`` is the channel and the
+        address at which the person is told, alone, if the answer settles nothing.
 
         Raises: NotFound (no such prompt), Conflict.
         """
@@ -89,22 +92,28 @@ class Answers:
         option = next((option for option in body["options"] if option["id"] == option_id), None)
         refused = "unknown_option" if option is None else await self._denied_at_once(prompt, principal, place)
         outcome = PromptOutcome(option["outcome"]) if option is not None else PromptOutcome.IGNORED
-        who: dict[str, JsonValue] = {"principal": principal.to_json(), "place": _place_json(place)}
+        submission_id = new_id("sub")
+        who: dict[str, JsonValue] = {
+            "principal": principal.to_json(),
+            "place": _place_json(place),
+            "tell_at": list(tell_at) if tell_at is not None else None,
+        }
         answer = PromptAnswer(
             source=source,
             key=key,
             digest=payload_digest(codec.encode({"prompt": prompt_id, "option": option_id, "note": note, "of": of})),
-            submission_id=new_id("sub"),
+            submission_id=submission_id,
             prompt_id=prompt_id,
             run_id=run_id,
             option_id=option_id,
             outcome=outcome,
             note=codec.encode({"text": note}) if note else None,
             principal=principal.id,
-            name=principal.name,
+            name=_shown_name(principal, body),
             via=via,
             body=codec.encode(who),
             refused=refused,
+            tell=_tell(tell_at, submission_id, principal),
             events=settled_events(prompt, principal, outcome) if prompt.policy is AnswerPolicy.REQUESTER else (),
         )
         return await self.store.answer(answer)
@@ -183,13 +192,14 @@ class Answers:
 
 def settled_events(prompt: Prompt, principal: Principal, outcome: PromptOutcome) -> tuple[EventDraft, ...]:
     """The events that tell readers who settled a prompt and how."""
-    turn_id = prompt_body(prompt)["turn_id"]
+    body = prompt_body(prompt)
+    turn_id = body["turn_id"]
     here: dict[str, JsonValue] = {"turn_id": turn_id, "request_id": prompt.prompt_id, "kind": prompt.kind}
     resolution: dict[str, JsonValue] = {
         "request_id": prompt.prompt_id,
         "kind": prompt.kind,
         "outcome": outcome.value,
-        "responder": {"id": principal.id, "name": principal.name},
+        "responder": {"id": principal.id, "name": _shown_name(principal, body)},
     }
     return (
         EventDraft(
@@ -198,6 +208,20 @@ def settled_events(prompt: Prompt, principal: Principal, outcome: PromptOutcome)
         ),
         EventDraft(type="input.resolved", body=codec.encode({"turn_id": turn_id, "resolutions": [resolution]})),
     )
+
+
+def _tell(tell_at: tuple[str, str] | None, submission_id: str, principal: Principal) -> OutboxDraft | None:
+    """What the person is owed, alone, when the answer settles nothing; the words are found when it is sent."""
+    if tell_at is None or principal.anonymous:
+        return None
+    body: dict[str, JsonValue] = {"kind": "answer", "submission_id": submission_id, "private_to": principal.id}
+    return OutboxDraft(delivery_id=new_id("dlv"), channel=tell_at[0], address=tell_at[1], body=codec.encode(body))
+
+
+def _shown_name(principal: Principal, body: Mapping[str, Any]) -> str:
+    """The name that goes on the card: of the requester the one that the conversation knows."""
+    requester = body["requester"]
+    return str(requester["name"]) if principal.id == requester["id"] else principal.name
 
 
 def explain(receipt: AnswerReceipt) -> str | None:

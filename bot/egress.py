@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any, cast
 from urllib.parse import quote, unquote
 
+from bot.answers import explain
 from bot.cards import card
 from channels.contract import Channel, Findable
 from channels.errors import ChannelError, DeliveryFailed, RateLimited
@@ -123,6 +124,11 @@ class Egress:
                 return Outbound("", card(prompt, result=str(body.get("result", ""))))
             case "reply":
                 return Outbound(await self._reply(item, int(body["step"])))
+            case "answer":
+                receipt = await self.store.interaction_result(str(body["submission_id"]))
+                words = explain(receipt) if receipt is not None else None
+                private_to = author_id(str(body["private_to"]))
+                return Outbound(words or "Nothing was done with your answer.", notice=True, private_to=private_to)
             case _:
                 private = body.get("private_to")
                 return Outbound(str(body.get("text", "")), notice=True, private_to=author_id(private) if private else None)

@@ -177,6 +177,7 @@ async def open_runtime(
         store=store,
         channels={channel.name: channel for channel in channels},
         agent_of={channel.name: bot.agent_of(channel.name) for channel in channels},
+        answering=frozenset({Console.name}),
         answers=answers,
         deployment=settings.deployment,
         lifetime_ms=bot.lifetime_ms,

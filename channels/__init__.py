@@ -3,7 +3,7 @@
 What lives here: the names an adapter's author imports. What does not: sessions, approvals, storage or dedupe.
 """
 
-from channels.contract import Capabilities, Channel, Findable, Verified
+from channels.contract import Capabilities, Channel, Directory, Findable, Verified
 from channels.errors import (
     BadAddress,
     ChannelError,
@@ -29,6 +29,7 @@ __all__ = [
     "Click",
     "Delivery",
     "DeliveryFailed",
+    "Directory",
     "Event",
     "Findable",
     "Ignored",

@@ -26,7 +26,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
-from channels.events import Ingress
+from channels.events import Author, Ingress, Place
 from channels.http import WebhookRequest
 from channels.outbound import Delivery, MessageRef
 
@@ -87,4 +87,16 @@ class Findable(Protocol):
 
     async def find(self, address: str, delivery_id: str) -> MessageRef | None:
         """Return the ref of the message that this delivery became, or None. Raises: DeliveryFailed, RateLimited."""
+        ...
+
+
+@runtime_checkable
+class Directory(Protocol):
+    """A channel whose platform has to be asked who somebody is and who can read along: asked after admission, by a worker."""
+
+    async def look_up(self, address: str, author: Author, place: Place) -> tuple[Author, Place]:
+        """Return both with what the platform knows; a person it doesn't know stays UNKNOWN.
+
+        Raises: RateLimited, DeliveryFailed(permanent=False), for a failure that may pass.
+        """
         ...

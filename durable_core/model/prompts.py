@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from durable_core.model.events import EventDraft
+from durable_core.model.outbox import OutboxDraft
 from durable_core.model.statuses import AnswerPolicy, AnswerStatus, PromptOutcome
 
 
@@ -56,6 +57,8 @@ class PromptAnswer:
     """Encoded principal and place, for a policy that a worker evaluates."""
     refused: str | None = None
     """Why it is refused whatever the prompt says: taken down, settles nothing."""
+    tell: OutboxDraft | None = None
+    """Owed to the one who answered when the answer settles nothing."""
     events: tuple[EventDraft, ...] = ()
     """Appended when the answer settles the prompt."""
 
@@ -93,4 +96,8 @@ class Verdict:
     epoch: int
     allowed: bool
     reason: str | None = None
+    name: str | None = None
+    """The answerer's name where the worker found it out."""
+    tell: OutboxDraft | None = None
+    """Owed to the one who answered when the answer settles nothing."""
     events: tuple[EventDraft, ...] = ()
