@@ -51,7 +51,7 @@ class FakeSlack:
 
     ```python
     async with FakeSlack() as slack:
-        channel = Slack(slack.token, signing_secret=slack.signing_secret, api_url=slack.api_url)
+        channel = Slack(bot_token=slack.token, signing_secret=slack.signing_secret, api_url=slack.api_url)
         async with running(Bot(agents=[agent], channels=[channel]), slack=slack):
             asked = await slack.mention("alice", "general", "refund ch_1042")
             card = await slack.until(lambda: slack.card(asked))
