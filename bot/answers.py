@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from pydantic import JsonValue
@@ -16,6 +16,7 @@ from pydantic import JsonValue
 from bot.access import AccessPolicy, Action, Deny, members_only
 from bot.access import decide as decide_access
 from bot.cards import prompt_body, settled_words
+from bot.edge import Threads, limited
 from bot.errors import BadArguments
 from bot.principal import Principal
 from bot.session.ready import ReadyAgent
@@ -62,6 +63,9 @@ class Answers:
     store: Store
     agents: Mapping[str, ReadyAgent]
     access: AccessPolicy = members_only
+    threads: Threads = field(default_factory=Threads)
+    """Where an author's access and approval functions run."""
+    policy_seconds: float = POLICY_SECONDS
 
     async def admit(
         self,
@@ -123,8 +127,9 @@ class Answers:
         if self.access is not members_only and prompt.policy is AnswerPolicy.FUNCTION:
             return None
         try:
-            async with asyncio.timeout(POLICY_SECONDS):
-                decision = await decide_access(self.access, principal, place, Action.CLICK)
+            decision = await decide_access(
+                self.access, principal, place, Action.CLICK, threads=self.threads, seconds=self.policy_seconds
+            )
         except Exception:
             log.exception("whether %s may be answered could not be decided; refused", prompt.prompt_id)
             return "not_allowed"
@@ -155,8 +160,8 @@ class Answers:
         who = cast("dict[str, Any]", codec.decode(answer.body))
         principal = Principal.from_json(who["principal"])
         try:
-            async with asyncio.timeout(POLICY_SECONDS):
-                reason = await self._refusal(interaction, principal, _place(who["place"]))
+            refusal = self._refusal(interaction, principal, _place(who["place"]))
+            reason = (await limited(refusal, self.policy_seconds)).value()
         except Exception:
             log.exception("who may answer %s could not be decided; refused", answer.prompt_id)
             reason = "not_allowed"
@@ -172,14 +177,16 @@ class Answers:
         )
 
     async def _refusal(self, interaction: Interaction, principal: Principal, place: Place) -> str | None:
-        decision = await decide_access(self.access, principal, place, Action.CLICK)
+        decision = await decide_access(self.access, principal, place, Action.CLICK, threads=self.threads)
         if isinstance(decision, Deny):
             return decision.text
         body = prompt_body(interaction.prompt)
         requester = Principal.from_json(body["requester"])
         agent = self.agents.get(interaction.run_name)
         tool = agent.tools.get(body["action"]["tool"]) if agent is not None else None
-        approval = tool.approval if tool is not None and interaction.prompt.kind == "approval" else None
+        # a prompt says itself whether the tool's approval decides: a call that ran without one is its requester's to run again
+        by_approval = body.get("by_approval", interaction.prompt.kind == "approval")
+        approval = tool.approval if tool is not None and by_approval else None
         if tool is None or approval is None:
             mine = principal.id == requester.id and not principal.anonymous
             return None if mine else "not_yours"
@@ -187,7 +194,8 @@ class Answers:
             call = tool.call(body["action"]["input"], body["action"]["call_id"], requester=requester)
         except BadArguments:
             return "The tool has changed since this was asked. Ask again."
-        return None if await asyncio.to_thread(approval.may_answer, call, principal) else "not_allowed"
+        may = await self.threads.run(approval.may_answer, call, principal)
+        return None if may.value() else "not_allowed"
 
 
 def settled_events(prompt: Prompt, principal: Principal, outcome: PromptOutcome) -> tuple[EventDraft, ...]:

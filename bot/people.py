@@ -27,13 +27,16 @@ class People:
         Raises: ChannelError, for a failure that may pass: ask again later.
         """
         channel = self.channels.get(principal.channel)
-        unknown = principal.standing is Standing.UNKNOWN and not principal.anonymous
-        if not unknown or address is None or not isinstance(channel, Directory):
+        if principal.standing is not Standing.UNKNOWN or principal.anonymous or address is None:
             return principal, place
-        parts = principal.id.split(":")
-        tenancy = unquote(parts[1]) if len(parts) > 2 else ""
-        asked = Author(
-            author_id(principal.id), principal.name, standing=principal.standing, tenancy=tenancy, roles=principal.roles
-        )
-        author, seen = await channel.look_up(address, asked, place)
+        if not isinstance(channel, Directory):
+            return principal, place
+        author, seen = await channel.look_up(address, _author(principal), place)
         return replace(principal, name=author.name, standing=author.standing, roles=author.roles), seen
+
+
+def _author(principal: Principal) -> Author:
+    """Give a principal the platform's own form back."""
+    parts = principal.id.split(":")
+    tenancy = unquote(parts[1]) if len(parts) > 2 else ""
+    return Author(author_id(principal.id), principal.name, standing=principal.standing, tenancy=tenancy, roles=principal.roles)

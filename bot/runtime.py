@@ -108,6 +108,7 @@ class Runtime:
             warm=WarmHistories(self.store),
             access=self.bot.access,
             limits=self.bot.limits,
+            policies=self.answers.threads,
         )
         duties = Duties(runner=runner, egress=Egress(store=self.store, channels=self.channels, owner=owner), answers=self.answers)
         self.worker = Worker(self.store, duties, owner=owner, deployment=self.settings.deployment, options=self.options)

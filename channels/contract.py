@@ -92,11 +92,13 @@ class Findable(Protocol):
 
 @runtime_checkable
 class Directory(Protocol):
-    """A channel whose platform has to be asked who somebody is and who can read along: asked after admission, by a worker."""
+    """A channel whose platform has to be asked who somebody is and who can read along: a look-up, so after admission."""
 
     async def look_up(self, address: str, author: Author, place: Place) -> tuple[Author, Place]:
-        """Return both with what the platform knows; a person it doesn't know stays UNKNOWN.
+        """Return both with what the platform knows of them.
 
-        Raises: RateLimited, DeliveryFailed(permanent=False), for a failure that may pass.
+        A final "nobody knows" has `Standing.UNKNOWN`; a failure that may pass is raised, so that nobody is refused for it.
+
+        Raises: RateLimited, DeliveryFailed (not permanent), BadAddress.
         """
         ...

@@ -115,10 +115,15 @@ class LiveSession:
         began = f"started:{call_id}" in self.records and call_id not in self.unstarted
         return began and f"result:{call_id}" not in self.records
 
-    def begun_at(self, call_id: str) -> int:
-        """The attempt of this step in which the call began, or could first have begun."""
+    def begun(self, call_id: str, *, recorded: bool) -> int:
+        """In how many attempts of this step before this one the call began.
+
+        ``recorded`` says that its start is recorded; of any other call, it is in how many it could have begun.
+        """
+        if recorded and not self.started(call_id):
+            return 0
         record = self.records.get(f"started:{call_id}") or self.records.get(REPLY_KEY)
-        return 1 if record is None else record.attempt
+        return self.attempt - (1 if record is None else record.attempt)
 
     @property
     def unjudged(self) -> bool:

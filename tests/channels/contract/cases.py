@@ -13,7 +13,11 @@ from channels import Button, Card, Outbound, WebhookRequest
 from channels.console import Console, ConsolePlatform, PendingEvent, ShownMessage
 from channels.console.channel import ADDRESS
 from channels.console.platform import SIGNATURE_HEADER
+from channels.slack import Slack
+from channels.slack.address import ADDRESS as SLACK_ADDRESS
+from channels.slack.address import SlackAddress
 from channels.testing import ChannelCase
+from tests.channels.slack import fake, payloads
 
 NOW = 1_800_000_000_000
 
@@ -75,3 +79,44 @@ async def console_case(make: Callable[[ConsolePlatform], Console] = Console) -> 
         )
     finally:
         await platform.close()
+
+
+@asynccontextmanager
+async def slack_case() -> AsyncIterator[ChannelCase]:
+    """Give the Slack channel on a small Slack; its clock goes on with every post, as pacing asks for."""
+    async with fake.mini_slack() as slack:
+        channel = Slack(bot_token="xoxb-test", signing_secret=payloads.SECRET, api_url=slack.url, now=slack.now)
+        message = payloads.as_json(payloads.envelope(payloads.mention()))
+        good = payloads.signed(message)
+        own = payloads.envelope(payloads.message("said by the bot", user=fake.BOT, bot_id=fake.BOT_ID))
+
+        async def request(body: bytes) -> WebhookRequest:
+            return payloads.signed(body, now=slack.now)
+
+        async def shown(reader: str) -> Sequence[str]:
+            return slack.shown(fake.CHANNEL, reader)
+
+        try:
+            yield ChannelCase(
+                channel,
+                SlackAddress("", fake.TEAM, fake.CHANNEL, fake.ROOT).encode(),
+                codec=SLACK_ADDRESS,
+                tenancy=fake.TEAM,
+                request=request,
+                message_body=message,
+                click_body=payloads.as_form(payloads.click()),
+                own_post_body=payloads.as_json(own),
+                shown=shown,
+                reader="UALICE",
+                stranger="UBOB",
+                forged={
+                    "wrong": WebhookRequest(
+                        "POST", good.path, headers=dict(good.headers) | {"X-Slack-Signature": "v0=" + "0" * 64}, body=message
+                    ),
+                    "stale": payloads.signed(message, now=lambda: fake.NOW - 301_000),
+                    "from the future": payloads.signed(message, now=lambda: fake.NOW + 301_000),
+                    "signed by another": payloads.signed(message, secret="other"),
+                },
+            )
+        finally:
+            await channel.close()

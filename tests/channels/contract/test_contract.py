@@ -16,7 +16,7 @@ import channels.contract
 from channels import Capabilities, Delivery, DeliveryFailed, Ingress, Message, MessageRef, Outbound, Verified, WebhookRequest
 from channels.console import Console, ConsolePlatform
 from channels.testing import ChannelCase, ChannelContract
-from tests.channels.contract.cases import console_case
+from tests.channels.contract.cases import console_case, slack_case
 
 
 class TestConsole(ChannelContract):
@@ -24,6 +24,13 @@ class TestConsole(ChannelContract):
 
     def case(self) -> AbstractAsyncContextManager[ChannelCase]:
         return console_case()
+
+
+class TestSlack(ChannelContract):
+    """The Slack channel."""
+
+    def case(self) -> AbstractAsyncContextManager[ChannelCase]:
+        return slack_case()
 
 
 def test_every_promise_has_a_test_of_its_number() -> None:

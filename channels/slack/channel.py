@@ -1,0 +1,270 @@
+"""The Slack channel: signed requests in, messages and cards out.
+
+What lives here: verify, parse, send, edit, find, look_up. What does not: Slack's payloads, blocks or calls (beside this file).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import ClassVar, TypeVar
+
+from channels.contract import Capabilities, Channel, Verified
+from channels.errors import DeliveryFailed, InvalidSignature, PayloadTooLarge
+from channels.events import Author, Ingress, Place
+from channels.http import WebhookRequest
+from channels.outbound import Delivery, MessageRef
+from channels.signing import HmacScheme, NowMs, wall_clock
+from channels.slack.address import SlackAddress, is_timestamp
+from channels.slack.api import DEFAULT_URL, REFUSED_FORM, UNCLEAR, Answer, Api
+from channels.slack.directory import SlackDirectory
+from channels.slack.pacing import Pacer
+from channels.slack.parsing import parse
+from channels.slack.render import MAX_MARKDOWN, Files, Form, Rendered, render
+from channels.slack.search import Search, metadata
+
+log = logging.getLogger("moorings.slack")
+
+_T = TypeVar("_T")
+
+MAX_BODY = 1024 * 1024
+ATTEMPT_SECONDS = 9.5
+"""All calls of one attempt together; what comes later is unclear, and looked for before it is tried again."""
+
+MAX_REMEMBERED = 1_000
+MISS_MS = 10_000
+EPHEMERAL = "ephemeral:"
+
+TOKEN, SECRET, API_URL = "SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET", "SLACK_API_URL"
+
+
+class Slack(Channel):
+    """A Slack app with one bot token.
+
+    What is not given is read from SLACK_BOT_TOKEN, SLACK_SIGNING_SECRET (comma-separated while one replaces another) and
+    SLACK_API_URL, when it is first needed. A message is shown once: it carries its delivery id as metadata and is looked for
+    before it is sent again. That needs the scopes `channels:history`, `groups:history`, `im:history` and `mpim:history`;
+    without them, and for private messages, Slack is an at-least-once channel.
+    """
+
+    name: ClassVar[str] = "slack"
+    capabilities: ClassVar[Capabilities] = Capabilities(buttons=True, edit=True, private=True, find=True, max_text=MAX_MARKDOWN)
+
+    def __init__(
+        self,
+        *,
+        bot_token: str | None = None,
+        signing_secret: str | Sequence[str] | None = None,
+        api_url: str | None = None,
+        now: NowMs = wall_clock,
+    ) -> None:
+        self._token = bot_token
+        self._secrets = (signing_secret,) if isinstance(signing_secret, str) else signing_secret
+        self._url = api_url
+        self._now = now
+        self._scheme = HmacScheme("X-Slack-Signature", "X-Slack-Request-Timestamp", version="v0", now=now)
+        self._api: Api | None = None
+        self._directory: SlackDirectory | None = None
+        self._bot_user = ""
+        self._sending: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._sent: OrderedDict[str, MessageRef] = OrderedDict()
+        self._missed: OrderedDict[str, int] = OrderedDict()
+
+    def __repr__(self) -> str:
+        """Name the channel; its secrets stay out of logs."""
+        return f"Slack(api_url={self._api_url()!r})"
+
+    def problems(self) -> tuple[str, ...]:
+        """Say what is missing before this can work, for the check at the start."""
+        found = []
+        token, url = self._bot_token(), self._api_url()
+        if not token:
+            found.append(f"slack: no bot token; set {TOKEN}, or give Slack(bot_token=…)")
+        elif not token.startswith(("xoxb-", "xoxe.xoxb-")):
+            found.append(
+                f"slack: the bot token does not begin with xoxb-; {TOKEN} takes the one of the bot, not of a person or app"
+            )
+        if not self._signing_secrets():
+            found.append(f"slack: no signing secret; set {SECRET}, or give Slack(signing_secret=…)")
+        if not url.startswith(("https://", "http://")):
+            found.append(f"slack: {API_URL} is not an http(s) address")
+        try:
+            import slack_sdk  # noqa: F401, PLC0415 - whether it is there
+        except ImportError:
+            found.append("slack: slack-sdk is not installed; install moorings[slack]")
+        return tuple(found)
+
+    async def verify(self, request: WebhookRequest) -> Verified:
+        """Check Slack's signature over the raw bytes."""
+        if len(request.body) > MAX_BODY:
+            raise PayloadTooLarge(len(request.body), MAX_BODY)
+        secrets = self._signing_secrets()
+        if not secrets:
+            raise InvalidSignature("no signing secret is set")
+        return self._scheme.verify(request, secrets)
+
+    def parse(self, verified: Verified) -> Ingress:
+        """Read the events of a request."""
+        return parse(verified.request)
+
+    async def send(self, delivery: Delivery) -> MessageRef:
+        """Post a message, once per delivery id."""
+        address = SlackAddress.decode(delivery.address)
+        lock, waiting = self._sending.get(delivery.id) or (asyncio.Lock(), 0)
+        self._sending[delivery.id] = (lock, waiting + 1)
+        try:
+            async with lock:
+                known = self._sent.get(delivery.id)
+                if known is not None and known.address == delivery.address:
+                    return known
+                if delivery.attempt > 1 and not self._just_missed(delivery.id):
+                    found = await self.find(delivery.address, delivery.id)
+                    if found is not None:
+                        return found
+                return self._remember(delivery.id, await self._post(address, delivery))
+        finally:
+            lock, waiting = self._sending.pop(delivery.id)
+            if waiting > 1:
+                self._sending[delivery.id] = (lock, waiting - 1)
+
+    async def edit(self, ref: MessageRef, delivery: Delivery) -> MessageRef:
+        """Replace a message. A private one can't be changed by its id later on, so that is sent anew."""
+        address = SlackAddress.decode(ref.address)
+        if not is_timestamp(ref.id):
+            return await self.send(delivery)
+        if delivery.message.private_to is not None:
+            raise DeliveryFailed("private_edit_of_public", permanent=True)
+        files = Files.EARLIER if delivery.message.card else Files.ADDED
+        drawn = await self._with_files(address, delivery, files=files, editing=True)
+        target: dict[str, object] = {"channel": address.channel, "ts": ref.id}
+        await self._shown("chat.update", target, drawn)
+        return ref
+
+    async def find(self, address: str, delivery_id: str) -> MessageRef | None:
+        """Return the message that a delivery to this address became."""
+        known = self._sent.get(delivery_id)
+        if known is not None and known.address == address:
+            return known
+        where = SlackAddress.decode(address)
+        try:
+            async with asyncio.timeout(ATTEMPT_SECONDS):
+                bot_user = await self._identity()
+                ts = await Search(self._calls(), bot_user, self._now() // 1000).find(where, delivery_id)
+        except TimeoutError:
+            raise DeliveryFailed(UNCLEAR, permanent=False) from None
+        except DeliveryFailed as error:
+            if error.code not in {"missing_scope", "thread_not_found", "not_allowed_token_type"}:
+                raise
+            log.warning("can't look for delivery %s (%s): it may be shown twice", delivery_id, error.code)
+            ts = None
+        if ts is None:
+            _bounded(self._missed, delivery_id, self._now())
+            return None
+        return self._remember(delivery_id, MessageRef(self.name, address, id=ts))
+
+    async def look_up(self, address: str, author: Author, place: Place) -> tuple[Author, Place]:
+        """Ask Slack who somebody is and who can read along."""
+        if self._directory is None:
+            self._directory = SlackDirectory(self._calls(), now=self._now)
+        return await self._directory.look_up(SlackAddress.decode(address), author, place)
+
+    async def close(self) -> None:
+        """Close the connections of this event loop."""
+        if self._api is not None:
+            await self._api.close()
+
+    async def _post(self, address: SlackAddress, delivery: Delivery) -> MessageRef:
+        private_to = delivery.message.private_to
+        drawn = await self._with_files(address, delivery, files=Files.REFUSED if private_to else Files.ADDED, editing=False)
+        target: dict[str, object] = {"channel": address.channel}
+        if address.thread is not None:
+            target["thread_ts"] = address.thread
+        if private_to is not None:
+            answer = await self._shown("chat.postEphemeral", target | {"user": private_to}, drawn)
+            return MessageRef(self.name, delivery.address, id=f"{EPHEMERAL}{answer.get('message_ts', '')}")
+        quiet = {"unfurl_links": False, "unfurl_media": False, "metadata": metadata(delivery.id)}
+        answer = await self._shown("chat.postMessage", target | quiet, drawn)
+        ts = answer.get("ts")
+        if not isinstance(ts, str) or not is_timestamp(ts):
+            raise DeliveryFailed(UNCLEAR, permanent=False)
+        return MessageRef(self.name, delivery.address, id=ts)
+
+    async def _with_files(self, address: SlackAddress, delivery: Delivery, *, files: Files, editing: bool) -> Rendered:
+        """Draw a message, its files shared before it, so that it can't speak of one that isn't there."""
+        drawn = render(delivery.message, tag=delivery.id, files=files, editing=editing)
+        try:
+            async with asyncio.timeout(ATTEMPT_SECONDS):
+                for file in drawn.files:
+                    await self._calls().upload(file.name, file.content, channel=address.channel, thread=address.thread)
+        except TimeoutError:
+            raise DeliveryFailed(UNCLEAR, permanent=False) from None
+        except DeliveryFailed as error:
+            if not error.permanent:
+                raise
+            log.warning("no file for delivery %s: %s", delivery.id, error.code)
+            return render(delivery.message, tag=delivery.id, files=Files.REFUSED, editing=editing)
+        return drawn
+
+    async def _shown(self, method: str, target: dict[str, object], drawn: Rendered) -> Answer:
+        """Show a message in its best form, or in the plainer one if Slack refuses that."""
+        channel = str(target["channel"])
+        try:
+            async with asyncio.timeout(ATTEMPT_SECONDS):
+                try:
+                    return await self._calls().post(method, target | _body(drawn.best), channel=channel)
+                except DeliveryFailed as error:
+                    if error.code not in REFUSED_FORM:
+                        raise
+                    log.warning("%s refused a message's form (%s): trying a plainer one", method, error.code)
+                return await self._calls().post(method, target | _body(drawn.plain), channel=channel)
+        except TimeoutError:
+            raise DeliveryFailed(UNCLEAR, permanent=False) from None
+        except DeliveryFailed as error:
+            raise DeliveryFailed(error.code, permanent=error.permanent or error.code in REFUSED_FORM) from None
+
+    async def _identity(self) -> str:
+        if not self._bot_user:
+            self._bot_user = str((await self._calls().post("auth.test", {})).get("user_id") or "")
+        return self._bot_user
+
+    def _calls(self) -> Api:
+        if self._api is None:
+            token = self._bot_token()
+            if not token:
+                raise DeliveryFailed("not_authed", permanent=True)
+            self._api = Api(token, self._api_url(), pacer=Pacer(self._now))
+        return self._api
+
+    def _remember(self, delivery_id: str, ref: MessageRef) -> MessageRef:
+        _bounded(self._sent, delivery_id, ref)
+        return ref
+
+    def _just_missed(self, delivery_id: str) -> bool:
+        """Tell whether it was looked for in vain a moment ago, before this attempt."""
+        at = self._missed.pop(delivery_id, None)
+        return at is not None and 0 <= self._now() - at < MISS_MS
+
+    def _bot_token(self) -> str:
+        return (os.environ.get(TOKEN, "") if self._token is None else self._token).strip()
+
+    def _api_url(self) -> str:
+        return (os.environ.get(API_URL, "") if self._url is None else self._url).strip() or DEFAULT_URL
+
+    def _signing_secrets(self) -> list[bytes]:
+        given = os.environ.get(SECRET, "").split(",") if self._secrets is None else self._secrets
+        return [secret.strip().encode() for secret in given if secret.strip()]
+
+
+def _body(form: Form) -> dict[str, object]:
+    # An update without `blocks` would keep none of the old ones only if it says so.
+    return {"text": form.text, "blocks": list(form.blocks)}
+
+
+def _bounded(held: OrderedDict[str, _T], key: str, value: _T) -> None:
+    held[key] = value
+    held.move_to_end(key)
+    if len(held) > MAX_REMEMBERED:
+        held.popitem(last=False)

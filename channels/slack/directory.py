@@ -1,0 +1,147 @@
+"""Who somebody is and who can read along, asked from Slack and remembered for a while.
+
+What lives here: two look-ups and their cache. What does not: who may do what.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from channels.errors import DeliveryFailed
+from channels.events import Author, Place, Standing
+from channels.signing import NowMs
+from channels.slack.address import SlackAddress
+from channels.slack.api import Api
+from channels.slack.reading import Fields, fields_of, items_of, text_of
+
+REMEMBERED_MS = 10 * 60_000
+REMEMBERED_MISS_MS = 30_000
+MAX_REMEMBERED = 10_000
+
+# Slack's definite "there is nobody" or "nothing": everything else that fails may pass.
+_NOBODY = frozenset({"user_not_found", "user_not_visible", "users_not_found"})
+_NOWHERE = frozenset({"channel_not_found"})
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class _Remembered(Generic[_T]):
+    """The newest answers, for ten minutes each; that there is none, for half a minute."""
+
+    now: NowMs
+    _held: OrderedDict[str, tuple[int, _T | None]] = field(default_factory=OrderedDict)
+
+    def get(self, key: str) -> tuple[_T | None] | None:
+        found = self._held.get(key)
+        if found is None or found[0] <= self.now():
+            return None
+        self._held.move_to_end(key)
+        return (found[1],)
+
+    def put(self, key: str, value: _T | None) -> None:
+        self._held[key] = (self.now() + (REMEMBERED_MISS_MS if value is None else REMEMBERED_MS), value)
+        self._held.move_to_end(key)
+        if len(self._held) > MAX_REMEMBERED:
+            self._held.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Person:
+    name: str
+    bot: bool
+    deleted: bool
+    guest: bool
+    stranger: bool
+    team: str
+    enterprise: str
+
+    def standing(self, address: SlackAddress) -> Standing:
+        """Say what the person is to the workspace that installed the bot."""
+        if self.bot:
+            return Standing.BOT
+        if self.deleted or self.stranger or not self._of(address):
+            return Standing.OUTSIDER
+        return Standing.GUEST if self.guest else Standing.MEMBER
+
+    def _of(self, address: SlackAddress) -> bool:
+        if address.enterprise and self.enterprise:
+            return self.enterprise == address.enterprise
+        return self.team in {address.team, address.enterprise} - {""}
+
+
+class SlackDirectory:
+    """Asks `users.info` and `conversations.info`."""
+
+    def __init__(self, api: Api, *, now: NowMs) -> None:
+        self._api = api
+        self._people: _Remembered[_Person] = _Remembered(now)
+        self._places: _Remembered[Place] = _Remembered(now)
+
+    async def look_up(self, address: SlackAddress, author: Author, place: Place) -> tuple[Author, Place]:
+        """Return both with what Slack knows. Raises: RateLimited, DeliveryFailed."""
+        person = await self._person(author.id)
+        known = await self._place(address, place)
+        if person is None:
+            return replace(author, standing=Standing.UNKNOWN), known
+        return replace(author, name=person.name or author.name, standing=person.standing(address)), known
+
+    async def _person(self, user: str) -> _Person | None:
+        found = self._people.get(user)
+        if found is not None:
+            return found[0]
+        answer = await self._asked("users.info", {"user": user}, final=_NOBODY)
+        person = None if answer is None else _person(fields_of(answer.get("user")))
+        self._people.put(user, person)
+        return person
+
+    async def _place(self, address: SlackAddress, place: Place) -> Place:
+        found = self._places.get(address.channel)
+        if found is None:
+            answer = await self._asked("conversations.info", {"channel": address.channel}, final=_NOWHERE)
+            found = (None if answer is None else _place(fields_of(answer.get("channel")), address),)
+            self._places.put(address.channel, found[0])
+        if found[0] is None:
+            # A channel that can't be asked about may be shared with anybody.
+            return replace(place, shared_outside=True)
+        return replace(found[0], shared_outside=found[0].shared_outside or place.shared_outside)
+
+    async def _asked(self, method: str, query: Mapping[str, object], *, final: frozenset[str]) -> Fields | None:
+        try:
+            return await self._api.get(method, query)
+        except DeliveryFailed as error:
+            if error.code in final:
+                return None
+            # A missing scope or a revoked token is put right by somebody: until then this is no answer about a person.
+            raise DeliveryFailed(error.code, permanent=False) from None
+
+
+def _person(user: Fields) -> _Person | None:
+    if not text_of(user, "id"):
+        return None
+    profile, enterprise = fields_of(user.get("profile")), fields_of(user.get("enterprise_user"))
+    name = next(filter(None, (text_of(profile, "display_name"), text_of(profile, "real_name"), text_of(user, "real_name"))), "")
+    return _Person(
+        name=" ".join((name or text_of(user, "name")).split())[:80],
+        bot=user.get("is_bot") is True or user.get("is_workflow_bot") is True or text_of(user, "id") == "USLACKBOT",
+        deleted=user.get("deleted") is True,
+        guest=user.get("is_restricted") is True or user.get("is_ultra_restricted") is True,
+        stranger=user.get("is_stranger") is True,
+        team=text_of(user, "team_id"),
+        enterprise=text_of(enterprise, "enterprise_id"),
+    )
+
+
+def _place(channel: Fields, address: SlackAddress) -> Place | None:
+    if not text_of(channel, "id"):
+        return None
+    others = [team for team in items_of(channel.get("connected_team_ids")) if team not in (address.team, address.enterprise)]
+    outside = channel.get("is_ext_shared") is True or channel.get("is_pending_ext_shared") is True or bool(others)
+    # Shared, but neither with this organisation only nor said with whom: outside.
+    shared = channel.get("is_shared") is True and channel.get("is_org_shared") is not True
+    direct = channel.get("is_im") is True or channel.get("is_mpim") is True
+    name = " ".join(text_of(channel, "name").split())[:80]
+    return Place("direct" if direct else "channel", outside or shared, title="" if direct or not name else f"#{name}")

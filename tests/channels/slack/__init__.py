@@ -1,0 +1,1 @@
+"""The Slack channel, against a small strict Slack of its own."""
