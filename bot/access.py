@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from bot.edge import Threads, limited
 from bot.principal import Principal
 from channels.events import Place, Standing
 
@@ -60,11 +61,30 @@ def members_only(principal: Principal, place: Place, action: Action) -> Decision
     return Allow()
 
 
-async def decide(policy: AccessPolicy, principal: Principal, place: Place, action: Action) -> Decision:
-    """Ask a policy, plain or async; whatever isn't a decision refuses.
+async def decide(
+    policy: AccessPolicy,
+    principal: Principal,
+    place: Place,
+    action: Action,
+    *,
+    threads: Threads | None = None,
+    seconds: float | None = None,
+) -> Decision:
+    """Ask a policy, a plain one in a thread; whatever isn't a decision refuses.
 
-    What the policy raises is passed on: a look-up that failed may be asked again, it is no refusal.
+    What the policy raises is passed on, and so is a TimeoutError: a look-up that failed may be asked again, it is no refusal.
+    What would end the process comes as AuthorCodeBroke.
     """
-    answer = policy(principal, place, action)
-    decision: object = await answer if inspect.isawaitable(answer) else answer
+    if policy is members_only:
+        return members_only(principal, place, action)
+    asked = _asked(policy, principal, place, action, threads if threads is not None else Threads())
+    decision = (await limited(asked, seconds)).value()
     return decision if isinstance(decision, Allow | Deny) else Deny("no_decision")
+
+
+async def _asked(policy: AccessPolicy, principal: Principal, place: Place, action: Action, threads: Threads) -> object:
+    if inspect.iscoroutinefunction(policy) or inspect.iscoroutinefunction(getattr(policy, "__call__", None)):  # noqa: B004 - a callable object's own method is looked at
+        answer: object = policy(principal, place, action)
+    else:
+        answer = (await threads.run(policy, principal, place, action)).value()
+    return await answer if inspect.isawaitable(answer) else answer

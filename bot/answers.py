@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from pydantic import JsonValue
@@ -16,20 +16,25 @@ from pydantic import JsonValue
 from bot.access import AccessPolicy, Action, Deny, members_only
 from bot.access import decide as decide_access
 from bot.cards import prompt_body, settled_words
+from bot.edge import Threads, limited
 from bot.errors import BadArguments
+from bot.people import People
 from bot.principal import Principal
 from bot.session.ready import ReadyAgent
+from channels.errors import ChannelError
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
 from durable_core.errors import NotFound
 from durable_core.ids import new_id
 from durable_core.model import (
+    MAX_CHARGED,
     AnswerPolicy,
     AnswerReceipt,
     AnswerStatus,
     EventDraft,
     Interaction,
+    OutboxDraft,
     Prompt,
     PromptAnswer,
     PromptOutcome,
@@ -60,7 +65,11 @@ class Answers:
 
     store: Store
     agents: Mapping[str, ReadyAgent]
+    people: People = field(default_factory=People)
     access: AccessPolicy = members_only
+    threads: Threads = field(default_factory=Threads)
+    """Where an author's access and approval functions run."""
+    policy_seconds: float = POLICY_SECONDS
 
     async def admit(
         self,
@@ -75,10 +84,12 @@ class Answers:
         run_id: str | None = None,
         note: str = "",
         of: str = "",
+        tell_at: tuple[str, str] | None = None,
     ) -> AnswerReceipt:
         """Accept somebody's choice; settled at once when who may answer is data, else decided by a worker.
 
-        ``of`` tells a repeat from another payload where the key covers more than this answer.
+        ``of`` tells a repeat from another payload where the key covers more than this answer. ``tell_at`` is the channel and the
+        address at which the person is told, alone, if the answer settles nothing.
 
         Raises: NotFound (no such prompt), Conflict.
         """
@@ -89,22 +100,28 @@ class Answers:
         option = next((option for option in body["options"] if option["id"] == option_id), None)
         refused = "unknown_option" if option is None else await self._denied_at_once(prompt, principal, place)
         outcome = PromptOutcome(option["outcome"]) if option is not None else PromptOutcome.IGNORED
-        who: dict[str, JsonValue] = {"principal": principal.to_json(), "place": _place_json(place)}
+        submission_id = new_id("sub")
+        who: dict[str, JsonValue] = {
+            "principal": principal.to_json(),
+            "place": _place_json(place),
+            "tell_at": list(tell_at) if tell_at is not None else None,
+        }
         answer = PromptAnswer(
             source=source,
             key=key,
             digest=payload_digest(codec.encode({"prompt": prompt_id, "option": option_id, "note": note, "of": of})),
-            submission_id=new_id("sub"),
+            submission_id=submission_id,
             prompt_id=prompt_id,
             run_id=run_id,
             option_id=option_id,
             outcome=outcome,
             note=codec.encode({"text": note}) if note else None,
             principal=principal.id,
-            name=principal.name,
+            name=_shown_name(principal, body),
             via=via,
             body=codec.encode(who),
             refused=refused,
+            tell=_tell(tell_at, submission_id, principal),
             events=settled_events(prompt, principal, outcome) if prompt.policy is AnswerPolicy.REQUESTER else (),
         )
         return await self.store.answer(answer)
@@ -113,9 +130,12 @@ class Answers:
         """Why somebody may not click here, where no worker will ask: the default policy, or a prompt older than the policy."""
         if self.access is not members_only and prompt.policy is AnswerPolicy.FUNCTION:
             return None
+        if self.people.asks(principal):
+            return None  # a worker looks them up; the requester's own answer needs no more than being theirs
         try:
-            async with asyncio.timeout(POLICY_SECONDS):
-                decision = await decide_access(self.access, principal, place, Action.CLICK)
+            decision = await decide_access(
+                self.access, principal, place, Action.CLICK, threads=self.threads, seconds=self.policy_seconds
+            )
         except Exception:
             log.exception("whether %s may be answered could not be decided; refused", prompt.prompt_id)
             return "not_allowed"
@@ -145,10 +165,15 @@ class Answers:
         answer = interaction.answer
         who = cast("dict[str, Any]", codec.decode(answer.body))
         principal = Principal.from_json(who["principal"])
+        tell_at = (str(who["tell_at"][0]), str(who["tell_at"][1])) if who["tell_at"] is not None else None
         try:
-            async with asyncio.timeout(POLICY_SECONDS):
-                reason = await self._refusal(interaction, principal, _place(who["place"]))
-        except Exception:
+            place = _place(who["place"])
+            principal, place = await self.people.resolve(principal, place, tell_at[1] if tell_at is not None else None)
+            refusal = self._refusal(interaction, principal, place)
+            reason = (await limited(refusal, self.policy_seconds)).value()
+        except Exception as error:
+            if isinstance(error, ChannelError | TimeoutError) and interaction.attempts < MAX_CHARGED:
+                raise  # a look-up that failed for now: it is taken again
             log.exception("who may answer %s could not be decided; refused", answer.prompt_id)
             reason = "not_allowed"
         events = () if reason is not None else settled_events(interaction.prompt, principal, answer.outcome)
@@ -159,18 +184,22 @@ class Answers:
                 allowed=reason is None,
                 reason=reason,
                 events=events,
+                name=_shown_name(principal, prompt_body(interaction.prompt)),
+                tell=_tell(tell_at, interaction.interaction_id, principal),
             )
         )
 
     async def _refusal(self, interaction: Interaction, principal: Principal, place: Place) -> str | None:
-        decision = await decide_access(self.access, principal, place, Action.CLICK)
+        decision = await decide_access(self.access, principal, place, Action.CLICK, threads=self.threads)
         if isinstance(decision, Deny):
             return decision.text
         body = prompt_body(interaction.prompt)
         requester = Principal.from_json(body["requester"])
         agent = self.agents.get(interaction.run_name)
         tool = agent.tools.get(body["action"]["tool"]) if agent is not None else None
-        approval = tool.approval if tool is not None and interaction.prompt.kind == "approval" else None
+        # a prompt says itself whether the tool's approval decides: a call that ran without one is its requester's to run again
+        by_approval = body.get("by_approval", interaction.prompt.kind == "approval")
+        approval = tool.approval if tool is not None and by_approval else None
         if tool is None or approval is None:
             mine = principal.id == requester.id and not principal.anonymous
             return None if mine else "not_yours"
@@ -178,18 +207,20 @@ class Answers:
             call = tool.call(body["action"]["input"], body["action"]["call_id"], requester=requester)
         except BadArguments:
             return "The tool has changed since this was asked. Ask again."
-        return None if await asyncio.to_thread(approval.may_answer, call, principal) else "not_allowed"
+        may = await self.threads.run(approval.may_answer, call, principal)
+        return None if may.value() else "not_allowed"
 
 
 def settled_events(prompt: Prompt, principal: Principal, outcome: PromptOutcome) -> tuple[EventDraft, ...]:
     """The events that tell readers who settled a prompt and how."""
-    turn_id = prompt_body(prompt)["turn_id"]
+    body = prompt_body(prompt)
+    turn_id = body["turn_id"]
     here: dict[str, JsonValue] = {"turn_id": turn_id, "request_id": prompt.prompt_id, "kind": prompt.kind}
     resolution: dict[str, JsonValue] = {
         "request_id": prompt.prompt_id,
         "kind": prompt.kind,
         "outcome": outcome.value,
-        "responder": {"id": principal.id, "name": principal.name},
+        "responder": {"id": principal.id, "name": _shown_name(principal, body)},
     }
     return (
         EventDraft(
@@ -198,6 +229,20 @@ def settled_events(prompt: Prompt, principal: Principal, outcome: PromptOutcome)
         ),
         EventDraft(type="input.resolved", body=codec.encode({"turn_id": turn_id, "resolutions": [resolution]})),
     )
+
+
+def _tell(tell_at: tuple[str, str] | None, submission_id: str, principal: Principal) -> OutboxDraft | None:
+    """What the person is owed, alone, when the answer settles nothing; the words are found when it is sent."""
+    if tell_at is None or principal.anonymous:
+        return None
+    body: dict[str, JsonValue] = {"kind": "answer", "submission_id": submission_id, "private_to": principal.id}
+    return OutboxDraft(delivery_id=new_id("dlv"), channel=tell_at[0], address=tell_at[1], body=codec.encode(body))
+
+
+def _shown_name(principal: Principal, body: Mapping[str, Any]) -> str:
+    """The name that goes on the card: of the requester the one that the conversation knows."""
+    requester = body["requester"]
+    return str(requester["name"]) if principal.id == requester["id"] else principal.name
 
 
 def explain(receipt: AnswerReceipt) -> str | None:

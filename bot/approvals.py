@@ -90,7 +90,7 @@ class Approval:
             return True
         try:
             return self.when(call) is not False
-        except Exception:  # noqa: BLE001 - a policy that can't decide must not open the gate
+        except BaseException:  # noqa: BLE001 - a policy that can't decide must not open the gate
             return True
 
     def may_answer(self, call: ToolCall, responder: Principal) -> bool:
@@ -102,7 +102,7 @@ class Approval:
             return False
         try:
             return self.by(call, responder) is True
-        except Exception:  # noqa: BLE001 - a policy that can't decide must not open the gate
+        except BaseException:  # noqa: BLE001 - a policy that can't decide must not open the gate
             return False
 
     def question(self, call: ToolCall) -> str:
@@ -112,7 +112,7 @@ class Approval:
         if self.ask is not None:
             try:
                 return reveal(str(self.ask(call)))
-            except Exception:  # noqa: BLE001 - the card lists all arguments anyway; a wording must not strand the call
+            except BaseException:  # noqa: BLE001 - the card lists all arguments anyway; a wording must not strand the call
                 return f"Run {call.tool}?"
         return f"Run {call.tool}?"
 
@@ -121,7 +121,7 @@ class Approval:
         if callable(self.by_text):
             try:
                 return reveal(str(self.by_text(call)))
-            except Exception:  # noqa: BLE001 - a wording must not strand the call
+            except BaseException:  # noqa: BLE001 - a wording must not strand the call
                 return "Somebody with the right to"
         if self.by_text is not None:
             return self.by_text

@@ -26,7 +26,8 @@ class ToolContext(Generic[Deps]):
     """One call of one tool.
 
     ``principal`` is who asked: the call runs as them, whoever approved it. ``deps`` is what the app opened at start.
-    ``attempt`` counts how often this call was begun, from 1. ``approval`` says who let it run, if someone had to.
+    ``attempt`` counts how often this call was begun, from 1; of a read, how often it may have been. ``approval`` says who let it
+    run, if someone had to.
     """
 
     session_id: str

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from bot.answers import Answers, explain
 from bot.cards import read_button
-from bot.egress import principal_id
-from bot.principal import Principal
+from bot.principal import Principal, principal_id
 from bot.turn.state import MessageBody, TurnPolicy, body_to_json
 from channels.contract import Channel
 from channels.errors import ChannelError
@@ -55,6 +54,8 @@ class Ingress:
     channels: Mapping[str, Channel]
     agent_of: Mapping[str, str]
     """Which agent answers on which channel."""
+    answering: frozenset[str] = frozenset()
+    """Channels whose clicks are answered by the caller, in the same breath; others are told over the channel."""
     answers: Answers
     deployment: str
     lifetime_ms: int | None
@@ -82,7 +83,7 @@ class Ingress:
         try:
             match event:
                 case Message():
-                    if event.mention and event.text.strip():
+                    if await self._routed(channel, event):
                         receipts.append(await self._message(channel, event))
                         self.counts["message"] += 1
                     else:
@@ -97,6 +98,15 @@ class Ingress:
             # for good, so the platform must not send it again; the person is told where the channel can
             self.counts["unstorable"] += 1
             log.warning("%s: an event can't be stored: %s", channel, error)
+
+    async def _routed(self, channel: str, message: Message) -> bool:
+        """Whether a message is for the bot: it names it, or whoever began the conversation goes on in it."""
+        if not message.text.strip():
+            return False
+        if message.mention:
+            return True
+        run = await self.store.run_at(channel, message.address)
+        return run is not None and run.creator == principal_id(channel, message.author)
 
     async def _message(self, channel: str, message: Message) -> Receipt:
         body = MessageBody(
@@ -143,6 +153,7 @@ class Ingress:
                 source=channel,
                 key=click.key,
                 via="button",
+                tell_at=None if channel in self.answering else (channel, click.address),
             )
         except NotFound:
             return ClickResult("refused", "This request is no longer known. Ask again.")

@@ -210,14 +210,21 @@ class StopSignal:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self._seen = False
         self._last: Callable[[], object] | None = None
 
-    def install(self, *, last: Callable[[], object] | None = None) -> None:
-        """Take over the signals of this process; `last` is called right before an exit at once."""
+    def install(self, *, last: Callable[[], object] | None = None, first: Callable[[], object] | None = None) -> None:
+        """Take over the signals of this process.
+
+        `last` is called right before an exit at once, `first` at the first signal, even while something blocks the loop.
+        """
         self._last = last
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._received, number)
+            if first is not None:
+                # In place of asyncio's handler, which does nothing: the loop hears of signals by the wake-up descriptor alone.
+                signal.signal(number, lambda *_: self._at_once(first))
 
     async def wait(self) -> None:
         """Return once a signal came."""
@@ -226,6 +233,11 @@ class StopSignal:
     def is_set(self) -> bool:
         """Tell whether a signal came."""
         return self._event.is_set()
+
+    def _at_once(self, first: Callable[[], object]) -> None:
+        if not self._seen:
+            self._seen = True
+            first()
 
     def _received(self, number: int) -> None:
         if self._event.is_set():

@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import socket
+import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, dataclass
@@ -26,8 +29,8 @@ if TYPE_CHECKING:
     from bot.runtime import Runtime
 
 _log = logging.getLogger("bot.roles")
-DRAIN_SECONDS = 25.0
 _LAST_SECONDS = 4.0
+"""After the drain: for what was told to stop, and for closing. Then the process ends, whatever hangs."""
 
 
 class Role(StrEnum):
@@ -58,13 +61,16 @@ async def run(
     listening: Listening | None = None,
     worker: WorkerProcess | None = None,
 ) -> None:
-    """Run until a signal comes, then drain: nothing new is taken, what runs finishes or is handed back, within 30 s.
+    """Run until a signal comes, then drain: nothing new is taken, what runs finishes or is handed back.
+
+    The process ends within `settings.drain_seconds` (25) and 5 s more, even if author code blocks a thread, the loop or an exit.
 
     `load` returns the bot; `console` gives it the console channel of demo and dev. `worker` is a child that works for this
     process; it is started before the bot is loaded, since it has to load it too.
     """
     stop = StopSignal()
-    stop.install(last=worker.kill if worker is not None else None)
+    kill = worker.kill if worker is not None else None
+    stop.install(last=kill, first=lambda: _end_within(settings.drain_seconds + _LAST_SECONDS, last=kill))
     try:
         if worker is not None:
             await worker.start()
@@ -80,7 +86,7 @@ async def run(
             runner = await _listen(runtime, settings, listening) if listening is not None else None
             _keep_imports_out_of_gc()
             await stop.wait()
-            await _drain(runtime, runner, worker)
+            await _drain(runtime, runner, worker, seconds=settings.drain_seconds)
     finally:
         if worker is not None:
             await worker.stop(seconds=_LAST_SECONDS)
@@ -117,7 +123,7 @@ async def _listen(runtime: Runtime, settings: Settings, listening: Listening) ->
     app = build_app(runtime, tokens=settings.api_tokens, guards=listening.guards)
     if listening.mount is not None:
         listening.mount(app, runtime)
-    runner = runner_of(app, drain=DRAIN_SECONDS)
+    runner = runner_of(app, drain=settings.drain_seconds)
     await runner.setup()
     await web.SockSite(runner, listening.socket).start()
     if listening.on_ready is not None:
@@ -125,15 +131,35 @@ async def _listen(runtime: Runtime, settings: Settings, listening: Listening) ->
     return runner
 
 
-async def _drain(runtime: Runtime, runner: web.AppRunner | None, worker: WorkerProcess | None) -> None:
+def _end_within(seconds: float, *, last: Callable[[], object] | None) -> None:
+    """End this process after so long, whatever hangs: an exit of the author's, a thread of the loop's executor.
+
+    What was not handed back by then is taken up as after a crash.
+    """
+
+    def end() -> None:
+        if last is not None:
+            last()
+        sys.stderr.write("moorings: not everything ended in time; what is left is taken up by whoever runs next\n")
+        sys.stderr.flush()
+        os._exit(0)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.name = "end of drain"
+    timer.start()
+
+
+async def _drain(runtime: Runtime, runner: web.AppRunner | None, worker: WorkerProcess | None, *, seconds: float) -> None:
     """Stop listening, stop the child and let go of work, side by side: together they have one deadline."""
-    endings: list[Awaitable[object]] = [runtime.drain(DRAIN_SECONDS)]
+    endings: list[Awaitable[object]] = [runtime.drain(seconds)]
     if runner is not None:
         endings.append(runner.cleanup())
     if worker is not None:
-        endings.append(worker.stop(seconds=DRAIN_SECONDS))
+        # the child has the same deadline; it is killed only if even its own end hangs
+        endings.append(worker.stop(seconds=seconds + _LAST_SECONDS - 0.5))
     try:
-        async with asyncio.timeout(DRAIN_SECONDS + 1):
+        async with asyncio.timeout(seconds + _LAST_SECONDS):
             results = await asyncio.gather(*endings, return_exceptions=True)
     except TimeoutError:
         _log.warning("not everything ended in time; what is left is taken up by whoever runs next")

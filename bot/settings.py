@@ -54,6 +54,8 @@ class Settings:
     model: str | None = None
     api_tokens: tuple[ApiToken, ...] = ()
     deployment: str = ""
+    drain_seconds: float = 25.0
+    """How long what runs may go on once the process is told to stop; the platform's own limit has to be 5 s longer."""
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str], *, data: Path | None = None) -> Settings:
@@ -77,6 +79,7 @@ class Settings:
         problems += _key_problems(keys)
         model = read("MOORINGS_MODEL", _check_model)
         deployment = read("MOORINGS_DEPLOYMENT", _check_deployment)
+        drain = read("MOORINGS_DRAIN_SECONDS", _check_drain)
         tokens, token_problems = _read_tokens(environ.get("MOORINGS_API_TOKENS", ""))
         problems += token_problems
         if problems:
@@ -89,6 +92,7 @@ class Settings:
             model=model,
             api_tokens=tokens,
             deployment=deployment or version(),
+            drain_seconds=float(drain) if drain else 25.0,
         )
 
 
@@ -202,6 +206,11 @@ def _check_model(name: str) -> str | None:
 
 def _check_deployment(name: str) -> str | None:
     return None if _DEPLOYMENT.fullmatch(name) else "give up to 80 letters, digits or . _ + -"
+
+
+def _check_drain(text: str) -> str | None:
+    whole = text.isascii() and text.isdigit() and len(text) <= 4
+    return None if whole and int(text) <= 3600 else "give whole seconds from 0 to 3600."
 
 
 def _read_tokens(text: str) -> tuple[tuple[ApiToken, ...], list[str]]:

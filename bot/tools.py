@@ -6,20 +6,21 @@ around a call (turn.py), what a person is asked (approvals.py).
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Literal, NamedTuple, overload
+from functools import partial
+from typing import Any, Final, Literal, overload
 
 from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic_core import from_json, to_json
 
 from bot.approvals import Approval, ToolCall
 from bot.context import ToolContext
+from bot.edge import Threads, contained, wording
 from bot.errors import BadArguments, BadTool
 from bot.history import ResultStatus
 from bot.model import ToolSpec
@@ -99,6 +100,8 @@ class Tool:
             raise BadArguments(self.name, tuple(_complaint(detail) for detail in _details(error))) from error
         except ValueError as error:  # what JSON can't hold: NaN, half a surrogate pair
             raise BadArguments(self.name, (str(error),)) from error
+        except BaseException as error:  # a validator is the author's code, and may raise anything
+            raise BadArguments(self.name, (wording(error),)) from error
         return {info.alias or name: getattr(valid, name) for name, info in self.arguments.model_fields.items()}
 
     def call(self, arguments: Mapping[str, JsonValue] | str, call_id: str, *, requester: Principal) -> ToolCall:
@@ -113,27 +116,29 @@ class Tool:
         """Tell whether the author's policy makes this call wait for a person."""
         return self.approval is not None and self.approval.needed(call)
 
-    async def run(self, ctx: ToolContext[Any], arguments: Mapping[str, JsonValue] | str) -> ToolOutcome:
+    async def run(
+        self, ctx: ToolContext[Any], arguments: Mapping[str, JsonValue] | str, *, threads: Threads | None = None
+    ) -> ToolOutcome:
         """Validate, run the body once and turn what it returns into JSON; gates are not asked.
 
-        An ``Exception`` becomes a failed outcome with its type and message; cancellation goes through. A plain function
-        runs in a thread, which a cancellation leaves running.
+        Whatever the body raises becomes a failed outcome with its type and message; only a cancellation of this task goes
+        through. A plain function runs in one of ``threads``, which a cancellation leaves running.
         """
-        try:
-            typed = self.validate(arguments)
-            result = await self._body(ctx, typed)
-        except Exception as error:  # noqa: BLE001 - whatever an author's body raises is a result for the model
+        ended = await contained(self._body(ctx, arguments, threads if threads is not None else Threads()))
+        if ended.error is not None or ended.result is None:
+            error = ended.error or RuntimeError("no outcome")
             return ToolOutcome(ResultStatus.FAILED, _wording(error), error=type(error).__name__)
-        return _completed(self.name, result)
+        return ended.result
 
-    async def _body(self, ctx: ToolContext[Any], typed: dict[str, Any]) -> object:
+    async def _body(self, ctx: ToolContext[Any], arguments: Mapping[str, JsonValue] | str, threads: Threads) -> ToolOutcome:
+        typed = self.validate(arguments)
         if inspect.iscoroutinefunction(self.function):
-            return await self.function(ctx, **typed)
-        # The exception comes back as a value: a StopIteration can't be set on a future, the await would never end.
-        result, error = await asyncio.to_thread(_caught, self.function, ctx, typed)
-        if error is not None:
-            raise error
-        return await result if inspect.isawaitable(result) else result
+            return _completed(self.name, await self.function(ctx, **typed))
+        ended = await threads.run(partial(self.function, ctx, **typed))
+        if ended.error is not None:
+            raise ended.error
+        result: Any = ended.result
+        return _completed(self.name, await result if inspect.isawaitable(result) else result)
 
 
 @overload
@@ -206,24 +211,12 @@ def tool(
     return declare if function is None else declare(function)
 
 
-class _Caught(NamedTuple):
-    result: Any
-    error: Exception | None
-
-
-def _caught(function: Callable[..., Any], ctx: ToolContext[Any], typed: dict[str, Any]) -> _Caught:
-    try:
-        return _Caught(function(ctx, **typed), None)
-    except Exception as error:  # noqa: BLE001 - raised again by the caller
-        return _Caught(None, error)
-
-
 def _completed(name: str, result: object) -> ToolOutcome:
     """Turn a body's return value into JSON of bounded size; a value that isn't JSON doesn't undo that the body ran."""
     try:
         encoded = to_json(result, inf_nan_mode="strings", bytes_mode="base64")
         content = from_json(encoded, allow_inf_nan=False)
-    except ValueError:
+    except Exception:  # noqa: BLE001 - the value's own serializer may raise anything
         if not isinstance(result, str):
             kind = type(result).__name__
             return ToolOutcome(ResultStatus.COMPLETED, f"{name} ran, but returned a {kind} that is not JSON.", error=kind)
@@ -240,15 +233,8 @@ def _cut(encoded: bytes, limit: int) -> str:
     return encoded[:limit].decode("utf-8", "ignore") + note
 
 
-def _wording(error: Exception) -> str:
-    if isinstance(error, BadArguments):
-        text = str(error)
-    else:
-        try:
-            message = str(error)
-        except Exception:  # noqa: BLE001 - an exception's own __str__ may fail
-            message = "its message can't be shown"
-        text = f"{type(error).__name__}: {message}" if message else type(error).__name__
+def _wording(error: BaseException) -> str:
+    text = str(error) if isinstance(error, BadArguments) else wording(error)
     encoded = text.encode("utf-8", "replace")
     return encoded.decode() if len(encoded) <= ERROR_LIMIT else _cut(encoded, ERROR_LIMIT)
 

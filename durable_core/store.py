@@ -32,7 +32,8 @@ Records
 Prompts
   S16  A prompt is settled once, by compare-and-set: open, not expired, no cancel pending. The loser learns who settled it.
   S17  Settling puts a response into the inbox, wakes the run and owes an edit to every posted copy, in one transaction.
-  S18  An answer that needs a function waits as an interaction; it never waits behind the run's lease.
+  S18  An answer that needs a function waits as an interaction; it never waits behind the run's lease. Whoever answered in vain
+       is owed what the answer said to tell, in the transaction that decided so.
 Outbox
   S19  One lane is sent by one sender at a time, in order; an item is `sent`, postponed or buried, never dropped.
   S20  A sent item keeps the platform's reference, so that an edit finds its post.

@@ -1,12 +1,11 @@
 """Running tool calls under a claim: started, run and recorded once; what was cut off is run again, asked about or reported.
 
-What lives here: one batch of calls of one step. What does not: gates (gates.py), the commit of the step (runner.py).
+What lives here: the calls of one step. What does not: gates (gates.py), waiting for a batch (batch.py), the commit (runner.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,112 +13,88 @@ from pydantic import JsonValue
 
 from bot.approvals import ApprovalRecord
 from bot.context import ToolContext
+from bot.edge import Threads
 from bot.history import Call, ResultItem, ResultStatus, Trust, to_json
 from bot.principal import Principal
+from bot.session.batch import Batch, Grace, Reconsider, side_by_side
 from bot.session.commits import event_draft
 from bot.session.gates import Gates
 from bot.session.live import LiveSession
+from bot.session.progress import PROGRESS_SECONDS, Progress
 from bot.tools import Effect, Interrupt, Tool
 from bot.turn.change import Draft, NewPrompt
-from bot.turn.state import Consent, Turn
+from bot.turn.state import Consent, Pending, Purpose, Turn
 from channels.events import Standing
 from durable_core import codec
 from durable_core.failpoints import hit
 from durable_core.model import Record, RecordKind, Signals
 from durable_core.store import Store
 
-CANCEL_GRACE = 30.0
-"""Seconds that a running write has to finish once its turn is cancelled; reads are stopped at once."""
-PROGRESS_LIMIT = 2_000
+
+class AccessUnknown(Exception):
+    """Whether the requester may still use the bot could not be found out; the call is tried again later."""
 
 
-class Reconsider(Exception):
-    """Stop what the step does and decide anew."""
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A call that is to run now, and what it waited for, if it did."""
 
+    call: Call
+    waited: Pending | None = None
 
-@dataclass(slots=True)
-class Batch:
-    """What became of a batch of calls."""
+    @property
+    def begun(self) -> int:
+        """How often the call was begun in steps before this one."""
+        if self.waited is None:
+            return 0
+        return max(self.waited.begun, 1) if self.again else self.waited.begun
 
-    results: dict[str, ResultItem] = field(default_factory=dict)
-    again: list[NewPrompt] = field(default_factory=list)
-    """Prompts for calls that were cut off and must not simply run again."""
+    @property
+    def consent(self) -> Consent | None:
+        """Who let it run."""
+        return self.waited.consent if self.waited is not None else None
+
+    @property
+    def again(self) -> bool:
+        """Whether it was cut off before and is to run again."""
+        return self.waited is not None and self.waited.purpose is Purpose.RERUN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRunner:
-    """Runs calls of one agent's tools."""
+    """Runs calls of one agent's tools.
+
+    ``denied`` says why the requester may not use the bot any more, or None; it is asked before an approved call runs, which may
+    be days after it was asked for. ``interrupted`` looks at what came in: must the step stop?
+    """
 
     store: Store
     tools: Mapping[str, Tool]
     gates: Gates
     deps: object
+    denied: Callable[[], Awaitable[str | None]]
+    interrupted: Callable[[], Awaitable[bool]]
+    threads: Threads = field(default_factory=Threads)
+    grace: Grace = field(default_factory=Grace)
+    progress_seconds: float = PROGRESS_SECONDS
 
-    async def run(
-        self,
-        session: LiveSession,
-        turn: Turn,
-        calls: Sequence[tuple[Call, Consent | None]],
-        *,
-        interrupted: Callable[[], Awaitable[bool]],
-        again: frozenset[str] = frozenset(),
-    ) -> Batch:
-        """Run calls side by side; each ends with a recorded result or a prompt. ``again`` names those cut off in a step before.
+    async def run(self, session: LiveSession, turn: Turn, due: Sequence[Due]) -> Batch:
+        """Run calls side by side; each ends with a recorded result or a prompt.
 
-        Raises: Reconsider (the turn is being cancelled; what had begun is recorded or marked as started), LeaseLost.
+        Raises: Reconsider (the turn is being cancelled; what had begun is recorded or marked as started), AccessUnknown,
+        LeaseLost.
         """
         batch = Batch()
-        tasks: dict[asyncio.Task[None], Tool | None] = {}
-        for call, consent in calls:
-            attempt = session.attempt - session.begun_at(call.call_id) + (2 if call.call_id in again else 1)
-            context = self._context(session, turn, call, consent, attempt)
-            one = self._one(session, turn, call, context, batch, interrupted=interrupted)
-            tasks[asyncio.create_task(one, name=f"call-{call.call_id}")] = self.tools.get(call.tool)
-        try:
-            await self._watch(session, tasks, interrupted)
-        except BaseException:
-            await _stop(tasks)
-            raise
-        for task in tasks:
-            task.result()
+        tasks: dict[asyncio.Task[None], bool] = {}
+        for one in due:
+            tool = self.tools.get(one.call.tool)
+            task = asyncio.create_task(self._one(session, turn, one, batch), name=f"call-{one.call.call_id}")
+            tasks[task] = tool is None or tool.effect is Effect.READ
+        await side_by_side(tasks, batch, changed=session.held.changed, interrupted=self.interrupted, grace=self.grace)
         return batch
 
-    async def _watch(
-        self, session: LiveSession, tasks: Mapping[asyncio.Task[None], Tool | None], interrupted: Callable[[], Awaitable[bool]]
-    ) -> None:
-        """Wait for the calls; when something came in that stops the turn, let writes finish and raise Reconsider."""
-        changed = session.held.changed
-        waiting = set(tasks)
-        while waiting:
-            flag = asyncio.create_task(changed.wait())
-            try:
-                done, _ = await asyncio.wait({*waiting, flag}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                flag.cancel()
-            waiting -= done
-            over = [_was_stopped(task) for task in tasks if task in done]
-            stops = any(over)
-            if flag in done and waiting and not stops:
-                changed.clear()
-                stops = await interrupted()
-            if stops:
-                reads = {task for task in waiting if (tool := tasks[task]) is None or tool.effect is Effect.READ}
-                await _stop(reads)
-                writes = waiting - reads
-                if writes:
-                    await asyncio.wait(writes, timeout=CANCEL_GRACE)
-                raise Reconsider
-
-    async def _one(
-        self,
-        session: LiveSession,
-        turn: Turn,
-        call: Call,
-        context: ToolContext[object],
-        batch: Batch,
-        *,
-        interrupted: Callable[[], Awaitable[bool]],
-    ) -> None:
+    async def _one(self, session: LiveSession, turn: Turn, due: Due, batch: Batch) -> None:
+        call = due.call
         known = session.result(call.call_id)
         if known is not None:
             batch.results[call.call_id] = known
@@ -128,26 +103,59 @@ class CallRunner:
         if tool is None:
             await self._record(session, turn, call, _unavailable(call), batch)
             return
+        begun = due.begun + session.begun(call.call_id, recorded=tool.effect is Effect.WRITE)
         if session.started(call.call_id):
-            if tool.on_interrupt is Interrupt.ASK:
-                batch.again.append(self.gates.rerun(tool, call, turn, session.now))
+            if tool.on_interrupt is not Interrupt.RERUN:
+                await self._cut_off(session, turn, due, tool, batch, begun=begun)
                 return
-            if tool.on_interrupt is Interrupt.REPORT:
-                await self._record(session, turn, call, _unknown(call), batch)
+        else:
+            reason = await self.denied() if due.consent is not None else None
+            if reason is not None:
+                await self._record(session, turn, call, _denied(due, turn, reason), batch)
                 return
-        elif tool.effect is Effect.WRITE:
-            hit("tool.before_start")
-            signals = await self._started(session, call)
-            if signals.cancel_pending and await interrupted():
-                session.unstarted.add(call.call_id)
-                raise Reconsider
-            session.unstarted.discard(call.call_id)
-            hit("tool.started")
-        outcome = await tool.run(context, call.raw if call.raw is not None else call.arguments)
-        hit("tool.after_effect")
+            if tool.effect is Effect.WRITE:
+                await self._start(session, call)
+        await self._body(session, turn, due, tool, batch, attempt=begun + 1)
+
+    async def _body(self, session: LiveSession, turn: Turn, due: Due, tool: Tool, batch: Batch, *, attempt: int) -> None:
+        call = due.call
+        me = asyncio.current_task()
+        progress = self._progress(session, turn, call, batch, on_lost=lambda: me is not None and me.cancel())
+        context = self._context(session, turn, due, attempt, progress)
+        try:
+            outcome = await tool.run(context, call.raw if call.raw is not None else call.arguments, threads=self.threads)
+            hit("tool.after_effect")
+            await progress.finish()
+        except asyncio.CancelledError:
+            if progress.lost is not None:
+                raise progress.lost from None
+            raise
+        finally:
+            progress.close()
         item = ResultItem(call.call_id, call.tool, status=outcome.status, content=outcome.content, origin=f"tool:{call.tool}")
         await self._record(session, turn, call, item, batch)
         hit("tool.after_record")
+
+    async def _cut_off(self, session: LiveSession, turn: Turn, due: Due, tool: Tool, batch: Batch, *, begun: int) -> None:
+        """Ask whether a call that died in its body may run again, or report it."""
+        prompt = None
+        if tool.on_interrupt is Interrupt.ASK:
+            approved = due.consent is not None
+            prompt = await self.gates.rerun(tool, due.call, turn, session.now, approved=approved, begun=begun)
+        if prompt is None:
+            await self._record(session, turn, due.call, _unknown(due.call), batch)
+        else:
+            batch.again.append(prompt)
+
+    async def _start(self, session: LiveSession, call: Call) -> None:
+        """Make it known that a write begins. Raises: Reconsider (it must not)."""
+        hit("tool.before_start")
+        signals = await self._started(session, call)
+        if signals.cancel_pending and await self.interrupted():
+            session.unstarted.add(call.call_id)
+            raise Reconsider
+        session.unstarted.discard(call.call_id)
+        hit("tool.started")
 
     async def _started(self, session: LiveSession, call: Call) -> Signals:
         key = f"started:{call.call_id}"
@@ -167,6 +175,8 @@ class CallRunner:
         return signals
 
     async def _record(self, session: LiveSession, turn: Turn, call: Call, item: ResultItem, batch: Batch) -> None:
+        if batch.closed:
+            raise Reconsider
         key = f"result:{call.call_id}"
         body = codec.encode(to_json(item))
         await self.store.record(
@@ -184,32 +194,36 @@ class CallRunner:
         )
         batch.results[call.call_id] = item
 
-    def _context(
-        self, session: LiveSession, turn: Turn, call: Call, consent: Consent | None, attempt: int
-    ) -> ToolContext[object]:
-        async def progress(text: str) -> None:
+    def _progress(self, session: LiveSession, turn: Turn, call: Call, batch: Batch, *, on_lost: Callable[[], object]) -> Progress:
+        async def write(text: str) -> None:
+            if batch.closed:
+                return
             data: dict[str, JsonValue] = {
                 "turn_id": turn.turn_id,
                 "step_index": turn.step_index,
                 "call_id": call.call_id,
                 "tool": call.tool,
-                "text": text[:PROGRESS_LIMIT],
+                "text": text,
             }
             draft = event_draft(Draft(type="action.partial", data=data))
             await self.store.append(session.run_id, session.epoch, (draft,))
 
+        return Progress(write, on_lost=on_lost, every=self.progress_seconds)
+
+    def _context(self, session: LiveSession, turn: Turn, due: Due, attempt: int, progress: Progress) -> ToolContext[object]:
         record = None
+        consent = due.consent
         if consent is not None:
             responder = Principal(consent.principal, consent.name, Standing.UNKNOWN)
             record = ApprovalRecord(responder, consent.note, consent.at)
         return ToolContext(
             session_id=session.run_id,
             principal=turn.requester,
-            call_id=call.call_id,
+            call_id=due.call.call_id,
             deps=self.deps,
             attempt=attempt,
             approval=record,
-            on_progress=progress,
+            on_progress=progress.tell,
         )
 
 
@@ -224,22 +238,6 @@ def _result_event(session: LiveSession, turn: Turn, call: Call, item: ResultItem
     return Draft(type="action.result", data=data, refs=(("result", f"record:{session.step_no}:result:{call.call_id}#/content"),))
 
 
-def _was_stopped(task: asyncio.Task[None]) -> bool:
-    """Whether a call that is over was stopped before its body; raises what else went wrong."""
-    try:
-        task.result()
-    except Reconsider:
-        return True
-    return False
-
-
-async def _stop(tasks: Mapping[asyncio.Task[None], object] | set[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 def _unavailable(call: Call) -> ResultItem:
     text = f"The tool {call.tool!r} is no longer offered. The call did not run."
     return ResultItem(call.call_id, call.tool, status=ResultStatus.FAILED, content=text, origin="framework", trust=Trust.SYSTEM)
@@ -248,3 +246,26 @@ def _unavailable(call: Call) -> ResultItem:
 def _unknown(call: Call) -> ResultItem:
     text = "It was cut off while it ran. Whether it took effect is not known."
     return ResultItem(call.call_id, call.tool, status=ResultStatus.UNKNOWN, content=text, origin="framework", trust=Trust.SYSTEM)
+
+
+def _denied(due: Due, turn: Turn, reason: str) -> ResultItem:
+    """Close an approved call whose requester may not use the bot any more."""
+    why = f"{turn.requester.name} may not use this bot here any more: {reason}"
+    text = f"The call was approved, but it did not run. {why}"
+    status = ResultStatus.REJECTED
+    if due.again:
+        text = f"It was cut off while it ran, and was not run again. {why} Whether it took effect is not known."
+        status = ResultStatus.UNKNOWN
+    return ResultItem(due.call.call_id, due.call.tool, status=status, content=text, origin="framework", trust=Trust.SYSTEM)
+
+
+def unasked(prompt: NewPrompt) -> ResultItem:
+    """Close a call for which nobody is asked, since the requester wrote on before the question could be put."""
+    call = prompt.call
+    text = "Not asked: the person wrote on. The call did not run."
+    status = ResultStatus.REJECTED
+    if prompt.purpose is Purpose.RERUN:
+        text = "It was cut off while it ran. Whether to run it again was not asked: the person wrote on. "
+        text += "Whether it took effect is not known."
+        status = ResultStatus.UNKNOWN
+    return ResultItem(call.call_id, call.tool, status=status, content=text, origin="framework", trust=Trust.SYSTEM)

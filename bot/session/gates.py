@@ -6,15 +6,16 @@ What lives here: whether a call may run now, and the prompt it waits for otherwi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from pydantic import JsonValue
 
 from bot.access import AccessPolicy, members_only
-from bot.approvals import Approval, Policy, ToolCall
+from bot.approvals import Approval, Over, Policy, ToolCall
 from bot.display import reveal, show
+from bot.edge import Threads, limited
 from bot.errors import BadArguments
 from bot.history import Call, Item, ResultItem, ResultStatus, Trust, UserItem
 from bot.tools import Tool
@@ -23,7 +24,8 @@ from bot.turn.state import Purpose, Turn
 from durable_core.ids import new_id, request_id
 from durable_core.model import AnswerPolicy
 
-RERUN_EXPIRES = timedelta(days=3)
+POLICY_SECONDS = 10.0
+"""How long an author's approval functions may take; then the call asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +50,31 @@ class Ask:
 Gate: TypeAlias = Run | Refused | Ask
 
 
+class _Words(NamedTuple):
+    """What an approval says of a call; the texts are empty if it doesn't ask."""
+
+    gated: bool
+    question: str = ""
+    answerers: str = ""
+
+
+def _words(tool: Tool, call: ToolCall, always: bool) -> _Words:  # noqa: FBT001 - run in a thread, by position
+    approval = tool.approval or Approval()
+    gated = tool.gated(call)
+    return _Words(gated, approval.question(call), approval.answerers(call)) if gated or always else _Words(gated=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gates:
     """The gates of one agent's tools."""
 
     tools: Mapping[str, Tool]
     access: AccessPolicy = members_only
+    threads: Threads = field(default_factory=Threads)
+    """Where an author's approval functions run."""
+    policy_seconds: float = POLICY_SECONDS
 
-    def check(self, call: Call, turn: Turn, history: Sequence[Item], now: int) -> Gate:
+    async def check(self, call: Call, turn: Turn, history: Sequence[Item], now: int) -> Gate:
         """Say whether a call that the model asked for may run."""
         tool = self.tools.get(call.tool)
         if tool is None:
@@ -66,43 +85,68 @@ class Gates:
         except BadArguments as error:
             return _refused(call, str(error))
         untrusted = tool.asks_after_untrusted and any(item.trust is Trust.UNTRUSTED for item in history)
-        if not tool.gated(tool_call) and not untrusted:
+        words = await self._words(tool, tool_call, always=untrusted)
+        if not words.gated and not untrusted:
             return Run()
         approval = tool.approval or Approval()
-        return Ask(self._approval(approval, tool_call, call, turn, read=evidence(history), now=now))
-
-    def _approval(
-        self, approval: Approval, tool_call: ToolCall, call: Call, turn: Turn, *, read: tuple[str, ...], now: int
-    ) -> NewPrompt:
-        return _prompt(
+        prompt = _prompt(
             call,
             turn,
             purpose=Purpose.APPROVAL,
-            question=approval.question(tool_call),
-            detail=f"{approval.answerers(tool_call)} may answer. It runs once, as {turn.requester.name}.",
-            waiting_for=approval.answerers(tool_call),
+            question=words.question,
+            detail=f"{words.answerers} may answer. It runs once, as {turn.requester.name}.",
+            waiting_for=words.answerers,
             fields=_fields(tool_call.arguments),
-            evidence=read,
+            evidence=evidence(history),
             options=(("approve", "Approve", "primary", "approved"), ("deny", "Deny", "plain", "denied")),
             policy=AnswerPolicy.FUNCTION if self._takes_code(approval) else AnswerPolicy.REQUESTER,
             expires_at=now + _ms(approval.expires),
+            inherits=tool.approval is not None,
         )
+        return Ask(prompt)
 
-    def rerun(self, tool: Tool, call: Call, turn: Turn, now: int) -> NewPrompt:
-        """Ask whether a call that was cut off while it ran may run again."""
-        return _prompt(
+    async def rerun(
+        self, tool: Tool, call: Call, turn: Turn, now: int, *, approved: bool = False, begun: int = 1
+    ) -> NewPrompt | None:
+        """Ask whether a call that was cut off while it ran may run again: those who may answer are those who let it run.
+
+        ``approved`` says that somebody did. None if the call no longer fits its tool, so that nobody can be asked.
+        """
+        try:
+            tool_call = tool.call(call.raw if call.raw is not None else call.arguments, call.call_id, requester=turn.requester)
+        except BadArguments:
+            return None
+        words = await self._words(tool, tool_call, always=approved)
+        inherits = tool.approval is not None and (approved or words.gated)
+        approval = tool.approval if tool.approval is not None and inherits else Approval()
+        answerers = words.answerers if inherits else turn.requester.name
+        prompt = _prompt(
             call,
             turn,
             purpose=Purpose.RERUN,
             question=f"{tool.name} was cut off while it ran. Run it again?",
-            detail=f"It may have taken effect already. {turn.requester.name} may answer. It runs as {turn.requester.name}.",
-            waiting_for=turn.requester.name,
+            detail=f"It may have taken effect already. {answerers} may answer. It runs as {turn.requester.name}.",
+            waiting_for=answerers,
             fields=_fields(call.arguments),
             evidence=(),
             options=(("rerun", "Run again", "danger", "approved"), ("skip", "Don't run again", "plain", "denied")),
-            policy=AnswerPolicy.FUNCTION if self.access is not members_only else AnswerPolicy.REQUESTER,
-            expires_at=now + _ms(RERUN_EXPIRES),
+            policy=AnswerPolicy.FUNCTION if self._takes_code(approval) else AnswerPolicy.REQUESTER,
+            expires_at=now + _ms(approval.expires),
+            inherits=inherits,
         )
+        return replace(prompt, begun=begun)
+
+    async def _words(self, tool: Tool, call: ToolCall, *, always: bool) -> _Words:
+        """Ask the author's functions, in a thread; if they give no answer in time, the call asks."""
+        approval = tool.approval or Approval()
+        authors = callable(approval.ask) or callable(approval.by_text) or not isinstance(approval.when, Over | None)
+        if not authors:
+            return _words(tool, call, always)
+        running = self.threads.run(_words, tool, call, always)
+        ended = await limited(running, self.policy_seconds)
+        words = ended.result.result if ended.result is not None else None
+        plain = Approval(by=approval.by)
+        return words or _Words(gated=True, question=plain.question(call), answerers=plain.answerers(call))
 
     def _takes_code(self, approval: Approval) -> bool:
         """Whether who may answer needs an author's function, so that a worker has to decide."""
@@ -134,6 +178,7 @@ def _prompt(
     options: tuple[tuple[str, str, str, str], ...],
     policy: AnswerPolicy,
     expires_at: int,
+    inherits: bool,
 ) -> NewPrompt:
     prompt_id = request_id()
     choices: list[JsonValue] = [
@@ -156,6 +201,7 @@ def _prompt(
         "allow_freeform": False,
         "requester": turn.requester.to_json(),
         "expires_at": expires_at,
+        "by_approval": inherits,
     }
     return NewPrompt(
         prompt_id=prompt_id,

@@ -34,8 +34,17 @@ from durable_core.worker import Held
 
 log = logging.getLogger("moorings.session")
 
-Judge = Callable[[MessageBody, bool], Awaitable[str | None]]
-"""Why a message's author may not speak here, or None; the flag says that a turn is running."""
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A message with all that is known of its author and place, and why the author may not speak there, or None."""
+
+    body: MessageBody
+    denied: str | None
+
+
+Judge = Callable[[MessageBody, bool], Awaitable[Judged]]
+"""Finds out who wrote a message and whether they may; the flag says that a turn is running."""
 
 REPLY_KEY = "reply"
 UNKNOWN_AUTHOR = "This bot could not find out whether you may use it here. Try again later."
@@ -115,10 +124,15 @@ class LiveSession:
         began = f"started:{call_id}" in self.records and call_id not in self.unstarted
         return began and f"result:{call_id}" not in self.records
 
-    def begun_at(self, call_id: str) -> int:
-        """The attempt of this step in which the call began, or could first have begun."""
+    def begun(self, call_id: str, *, recorded: bool) -> int:
+        """In how many attempts of this step before this one the call began.
+
+        ``recorded`` says that its start is recorded; of any other call, it is in how many it could have begun.
+        """
+        if recorded and not self.started(call_id):
+            return 0
         record = self.records.get(f"started:{call_id}") or self.records.get(REPLY_KEY)
-        return 1 if record is None else record.attempt
+        return self.attempt - (1 if record is None else record.attempt)
 
     @property
     def unjudged(self) -> bool:
@@ -158,7 +172,8 @@ class LiveSession:
     async def _judged(self, message: Message, judge: Judge) -> Message:
         """Find out whether the author may speak. A look-up that failed is asked again, the last time it refuses (CORE 14)."""
         try:
-            return replace(message, denied=await judge(message.body, self.state.turn is not None), unjudged=False)
+            judged = await judge(message.body, self.state.turn is not None)
+            return replace(message, body=judged.body, denied=judged.denied, unjudged=False)
         except Exception:
             log.exception("%s: whether %s may speak could not be decided", self.run_id, message.submission_id)
             last = self.charged + 1 >= MAX_CHARGED

@@ -15,19 +15,24 @@ from pydantic import JsonValue
 
 from bot.access import AccessPolicy, Action, Deny, members_only
 from bot.access import decide as decide_access
+from bot.edge import Threads, being_cancelled
 from bot.errors import ModelFailed
 from bot.history import Call, ResultItem
 from bot.model import ModelReply, ModelRequest, reply_to_json
-from bot.session.calls import Batch, CallRunner, Reconsider
+from bot.people import People
+from bot.principal import Principal
+from bot.session.batch import Batch, Grace, Reconsider
+from bot.session.calls import AccessUnknown, CallRunner, Due, unasked
 from bot.session.commits import commit, event_draft
 from bot.session.gates import Ask, Gates, Refused
-from bot.session.live import REPLY_KEY, LiveSession, WarmHistories
+from bot.session.live import REPLY_KEY, UNKNOWN_AUTHOR, Judged, LiveSession, WarmHistories
 from bot.session.ready import ReadyAgent
 from bot.session.thinking import Patience, ask_model
 from bot.turn import changes
 from bot.turn.change import Begun, Change, Draft, NewPrompt
-from bot.turn.decide import Dismiss, End, Fail, Open, Refuse, Resolve, Rest, Stop, Think, decide, interrupts
-from bot.turn.state import Limits, MessageBody, Purpose, Turn
+from bot.turn.decide import Dismiss, End, Fail, Open, Refuse, Resolve, Rest, Stop, Think, decide, interrupts, steering_of
+from bot.turn.state import Limits, MessageBody, Turn
+from channels.events import Place
 from durable_core import codec
 from durable_core.errors import LeaseLost, PromptTaken
 from durable_core.failpoints import hit
@@ -55,6 +60,13 @@ class SessionRunner:
     limits: Limits = field(default_factory=Limits)
     patience: Patience = field(default_factory=Patience)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    grace: Grace = field(default_factory=Grace)
+    threads: Threads = field(default_factory=Threads)
+    """Where plain tools run."""
+    policies: Threads = field(default_factory=Threads)
+    """Where an author's plain access and approval functions run: tools that block must not hold up decisions."""
+    access_seconds: float = ACCESS_SECONDS
+    people: People = field(default_factory=People)
 
     async def advance(self, held: Held) -> None:
         """Advance a claimed session until it is given back."""
@@ -62,7 +74,9 @@ class SessionRunner:
         try:
             await session.take_in(held.claim, self.judge)
             await self._loop(session)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
+            if not being_cancelled():
+                raise RuntimeError("a cancellation leaked from inside of the step") from error
             # a drain: the step is given back as it is, not charged; what it recorded stays
             with contextlib.suppress(LeaseLost):
                 await asyncio.shield(
@@ -71,11 +85,26 @@ class SessionRunner:
             raise
         self.warm.keep(session)
 
-    async def judge(self, body: MessageBody, busy: bool) -> str | None:  # noqa: FBT001 - the shape live.Judge asks for
-        """Say why somebody may not speak here, or None."""
-        async with asyncio.timeout(ACCESS_SECONDS):
-            decision = await decide_access(self.access, body.author, body.place, Action.STEER if busy else Action.MESSAGE)
+    async def judge(self, body: MessageBody, busy: bool) -> Judged:  # noqa: FBT001 - the shape live.Judge asks for
+        """Find out who wrote and whether they may."""
+        author, place = await self.people.resolve(body.author, body.place, body.address)
+        denied = await self._denied(author, place, Action.STEER if busy else Action.MESSAGE)
+        return Judged(replace(body, author=author, place=place), denied)
+
+    async def _denied(self, who: Principal, place: Place, action: Action) -> str | None:
+        decision = await decide_access(self.access, who, place, action, threads=self.policies, seconds=self.access_seconds)
         return decision.text if isinstance(decision, Deny) else None
+
+    async def _still_denied(self, session: LiveSession, turn: Turn) -> str | None:
+        """Why a turn's requester may not use the bot any more. Raises: AccessUnknown; the last attempt refuses (CORE 14)."""
+        try:
+            who, place = await self.people.ask(turn.requester, turn.place, turn.address)
+            return await self._denied(who, place, Action.MESSAGE)
+        except Exception as error:
+            log.exception("%s: whether %s may still use the bot could not be decided", session.run_id, turn.requester.id)
+            if session.charged + 1 >= MAX_CHARGED:
+                return UNKNOWN_AUTHOR
+            raise AccessUnknown from error
 
     async def _loop(self, session: LiveSession) -> None:
         while True:
@@ -119,14 +148,17 @@ class SessionRunner:
         """Give the session back. Where a message waits for a failed look-up of its author, that is what is tried again."""
         turn = session.state.turn
         if session.unjudged and (turn is None or turn.pending):
-            retry_at = await self.store.now() + self.retry.delay_ms(session.charged + 1)
-            error = "who may speak here could not be looked up"
-            await self.store.charge(session.run_id, session.epoch, error=error, retry_at=retry_at, seen=session.seen)
+            await self._look_up_later(session)
         else:
             await self.store.release(
                 session.run_id, session.epoch, timer_at=timer_at, seen=session.seen, unused=not session.worked
             )
         return True
+
+    async def _look_up_later(self, session: LiveSession) -> None:
+        retry_at = await self.store.now() + self.retry.delay_ms(session.charged + 1)
+        error = "who may speak here could not be looked up"
+        await self.store.charge(session.run_id, session.epoch, error=error, retry_at=retry_at, seen=session.seen)
 
     # ── model steps ──
 
@@ -140,22 +172,23 @@ class SessionRunner:
             except ModelFailed as error:
                 return await self._model_failed(session, turn, error)
         calls = _calls(turn, reply)
-        gates = Gates(tools=agent.tools, access=self.access)
+        gates = self._gates(agent)
         now, results, asks = [], {}, []
         for call in calls:
-            gate = gates.check(call, turn, session.history, session.now)
+            gate = await gates.check(call, turn, session.history, session.now)
             if isinstance(gate, Ask):
                 asks.append(gate.prompt)
             elif isinstance(gate, Refused):
                 results[call.call_id] = gate.result
             else:
-                now.append((call, None))
-        batch = (
-            await self._runner(agent, gates).run(session, turn, now, interrupted=lambda: self._stops(session)) if now else Batch()
-        )
+                now.append(Due(call))
+        batch = await self._runner(agent, session, turn).run(session, turn, now) if now else Batch()
+        prompts: list[NewPrompt] = [*asks, *batch.again]
+        if prompts and await self._wrote_on(session, turn):
+            results.update({prompt.call.call_id: unasked(prompt) for prompt in prompts})
+            prompts = []
         refused = frozenset(results)
         results.update(batch.results)
-        prompts: list[NewPrompt] = [*asks, *batch.again]
         ordered = [results[call.call_id] for call in calls if call.call_id in results]
         change = changes.thought(
             session.state, turn, reply, n=session.step_no, calls=calls, results=ordered, prompts=prompts, refused=refused
@@ -180,9 +213,9 @@ class SessionRunner:
             request,
             stops=lambda began: self._stops(session, steering=not began),
             patience=self.patience,
+            grace=self.grace,
         )
         hit("model.after_reply")
-        reply = replace(reply, text=reply.text.encode("utf-8", "replace").decode())  # half a surrogate pair can't be stored
         if reply.calls:
             await self._record_reply(session, turn, reply)
         return reply
@@ -237,16 +270,28 @@ class SessionRunner:
     async def _resolve(self, session: LiveSession, turn: Turn, action: Resolve) -> bool:
         agent = self.agents[session.held.claim.name]
         batch = Batch()
+        unput: dict[str, ResultItem] = {}
         if action.run:
             await self._announce(session, turn, reused=False)
-            calls = [(pending.call, pending.consent) for pending in action.run]
-            runner = self._runner(agent, Gates(tools=agent.tools, access=self.access))
-            again = frozenset(pending.call.call_id for pending in action.run if pending.purpose is Purpose.RERUN)
-            batch = await runner.run(session, turn, calls, interrupted=lambda: self._stops(session), again=again)
+            due = [Due(pending.call, pending) for pending in action.run]
+            try:
+                batch = await self._runner(agent, session, turn).run(session, turn, due)
+            except AccessUnknown:
+                await self._look_up_later(session)
+                return True
+            if batch.again and await self._wrote_on(session, turn):
+                unput = {prompt.call.call_id: unasked(prompt) for prompt in batch.again}
+                batch.again.clear()
         # what an earlier attempt streamed belongs to its step: what comes next is another one
         announced = session.announced or (session.attempt > 1 and not turn.pending)
         change = changes.resolved(
-            session.state, turn, action, results=batch.results, again=batch.again, begun=Begun(announced=announced)
+            session.state,
+            turn,
+            action,
+            results={**batch.results, **unput},
+            again=batch.again,
+            begun=Begun(announced=announced),
+            refused=frozenset(unput),
         )
         return await self._commit(session, change)
 
@@ -258,8 +303,26 @@ class SessionRunner:
 
     # ── parts ──
 
-    def _runner(self, agent: ReadyAgent, gates: Gates) -> CallRunner:
-        return CallRunner(store=self.store, tools=agent.tools, gates=gates, deps=self.deps)
+    def _gates(self, agent: ReadyAgent) -> Gates:
+        return Gates(tools=agent.tools, access=self.access, threads=self.policies, policy_seconds=self.access_seconds)
+
+    def _runner(self, agent: ReadyAgent, session: LiveSession, turn: Turn) -> CallRunner:
+        return CallRunner(
+            store=self.store,
+            tools=agent.tools,
+            gates=self._gates(agent),
+            deps=self.deps,
+            denied=lambda: self._still_denied(session, turn),
+            interrupted=lambda: self._stops(session),
+            threads=self.threads,
+            grace=self.grace,
+        )
+
+    async def _wrote_on(self, session: LiveSession, turn: Turn) -> bool:
+        """Whether the requester wrote on before a question could be put to them (CORE 9). Raises: Reconsider."""
+        if await self._stops(session):
+            raise Reconsider
+        return bool(steering_of(session.view(self.limits), turn))
 
     def _begun(self, session: LiveSession, turn: Turn) -> Begun:
         """What the pending step had done, for a turn that ends now."""

@@ -6,20 +6,20 @@ What lives here: the call and its live text. What does not: retries between atte
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from bot.edge import being_cancelled, storable, wording
 from bot.errors import ModelFailed
 from bot.model import Model, ModelReply, ModelRequest
-from bot.session.calls import Reconsider
+from bot.session.batch import Grace, Reconsider, let_go
 from bot.session.commits import event_draft
 from bot.session.live import LiveSession
+from bot.session.replies import clean_failure, scrubbed
 from bot.turn.change import Draft
 from bot.turn.state import Turn
-from durable_core.errors import DurableError
 from durable_core.store import Store
 
 FLUSH_SECONDS = 0.15
@@ -44,21 +44,25 @@ class LiveText:
         self._buffer: list[str] = []
         self._flusher: asyncio.Task[None] | None = None
         self._sleeping = False
+        self._closed = False
+        self.error: BaseException | None = None
+        """What writing met; it ends the call, whatever the model does about it."""
         self.began = False
         self.flushed = False
         self.heard = asyncio.Event()
 
     async def on_text(self, delta: str) -> None:
         """Take a piece of the reply."""
-        if not delta:
+        if not delta or self._closed:
             return
+        delta = storable(delta)
         self.began = True
         self.heard.set()
         self._buffer.append(delta)
         if self._flusher is None:
             self._flusher = asyncio.create_task(self._later())
         elif self._flusher.done():
-            self._flusher.result()
+            self._raise()
             self._flusher = asyncio.create_task(self._later())
 
     async def finish(self) -> None:
@@ -67,11 +71,20 @@ class LiveText:
         if flusher is not None:
             if self._sleeping:
                 flusher.cancel()
-            (error,) = await asyncio.gather(flusher, return_exceptions=True)
-            if isinstance(error, Exception):
-                raise error
+            await asyncio.wait({flusher})
+            self._raise()
         if self.flushed:
             await self._flush()
+
+    def close(self) -> None:
+        """Take no more: a model that was left alone may go on, but nobody hears it."""
+        self._closed = True
+        if self._flusher is not None:
+            self._flusher.cancel()
+
+    def _raise(self) -> None:
+        if self.error is not None:
+            raise self.error
 
     async def _later(self) -> None:
         self._sleeping = True
@@ -79,7 +92,13 @@ class LiveText:
             await asyncio.sleep(FLUSH_SECONDS)
         finally:
             self._sleeping = False
-        await self._flush()
+        try:
+            await self._flush()
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised by whoever awaits next
+            self.error = error
+            self.heard.set()
 
     async def _flush(self) -> None:
         if not self._buffer:
@@ -103,6 +122,7 @@ async def ask_model(
     *,
     stops: Callable[[bool], Awaitable[bool]],
     patience: Patience,
+    grace: Grace,
 ) -> ModelReply:
     """Make one model call.
 
@@ -114,35 +134,37 @@ async def ask_model(
     try:
         await _wait(task, session, live, stops, patience)
         await live.finish()
-        return task.result()
     finally:
-        if not task.done():
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.gather(task, return_exceptions=True)
+        await let_go([task], seconds=grace.drain if being_cancelled() else grace.stop)
         if live.began:
-            with contextlib.suppress(asyncio.CancelledError):
-                await live.finish()
+            await live.finish()
+        live.close()
+    if task.cancelled():
+        raise ModelFailed("model_error", "CancelledError: the model's own code cancelled the call", retryable=True)
+    return scrubbed(task.result())
 
 
-async def _asked(model: Model, request: ModelRequest, live: LiveText) -> ModelReply:
+async def _asked(model: Model, request: ModelRequest, live: LiveText) -> object:
+    # SystemExit and KeyboardInterrupt must not reach the task: it would raise them out of the event loop.
     try:
         return await model.reply(request, live.on_text)
-    except (ModelFailed, DurableError):
+    except asyncio.CancelledError:
         raise
-    except Exception as error:
-        raise ModelFailed("model_error", f"{type(error).__name__}: {error}", retryable=True) from error
+    except ModelFailed as error:
+        raise clean_failure(error) from error
+    except BaseException as error:
+        raise ModelFailed("model_error", wording(error), retryable=True) from error
 
 
 async def _wait(
-    task: asyncio.Task[ModelReply],
+    task: asyncio.Task[object],
     session: LiveSession,
     live: LiveText,
     stops: Callable[[bool], Awaitable[bool]],
     patience: Patience,
 ) -> None:
     changed = session.held.changed
-    while not task.done():
+    while not task.done() and live.error is None:
         live.heard.clear()
         limit = patience.silence if live.began else patience.first_text
         flags = {asyncio.create_task(changed.wait()), asyncio.create_task(live.heard.wait())}

@@ -50,6 +50,8 @@ class NewPrompt:
     body: dict[str, JsonValue]
     policy: AnswerPolicy
     expires_at: int | None
+    begun: int = 0
+    """How often the call was begun before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,15 +115,19 @@ def resolved(
     results: Mapping[str, ResultItem],
     again: Sequence[NewPrompt] = (),
     begun: Begun | None = None,
+    refused: Collection[str] = (),
 ) -> Change:
-    """Finish what was released or closed, and take in what steers; the turn goes on, or waits for the rest."""
+    """Finish what was released or closed, and take in what steers; the turn goes on, or waits for the rest.
+
+    ``refused`` as in ``thought``.
+    """
     gone = {pending.call.call_id for pending in action.run} | {closed.pending.call.call_id for closed in action.closed}
     rest = tuple(pending for pending in turn.pending if pending.call.call_id not in gone)
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": state.sequence}
     ran = tuple(results[pending.call.call_id] for pending in action.run if pending.call.call_id in results)
     shut = tuple(_closed_item(closed) for closed in action.closed)
     events = [_input_resolved(turn, prompt_id, outcome) for prompt_id, outcome in action.settle]
-    events += [_action_result(here, item) for item in shut]
+    events += [_action_result(here, item) for item in (*ran, *shut) if item in shut or item.call_id in refused]
     announced = bool(action.run) or (begun is not None and begun.announced)
     events += _requests(turn, again)
     if announced:
@@ -283,6 +287,7 @@ def _pending(prompt: NewPrompt) -> Pending:
         stage=Stage.ASKED,
         prompt_id=prompt.prompt_id,
         delivery_id=prompt.delivery_id,
+        begun=prompt.begun,
     )
 
 

@@ -18,6 +18,8 @@ class Rest:
     """Nothing to do until input comes, or until a time."""
 
     timer_at: int | None = None
+    again: bool = False
+    """A step that has begun waits to be tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +109,7 @@ def decide(view: View) -> Action:
     if mine:
         return Stop(cancel=mine[0], settle=_unanswered(view, turn))
     action = _busy(view, turn)
-    waits = isinstance(action, Rest) and bool(turn.pending)
+    waits = isinstance(action, Rest) and bool(turn.pending) and not action.again
     if waits or not (view.begun or isinstance(action, Fail)):
         return _aside(view, turn) or action
     return action
@@ -185,7 +187,7 @@ def _same_voice(message: Message, first: Message) -> bool:
 def _busy(view: View, turn: Turn) -> Action:
     if view.exhausted is not None:
         return Fail(code="attempts_exhausted", message=view.exhausted, settle=_unanswered(view, turn))
-    steering = _steering(view, turn)
+    steering = steering_of(view, turn)
     if turn.pending:
         known = {pending.prompt_id for pending in turn.pending}
         responses = tuple(entry for entry in view.inbox if isinstance(entry, Response) and entry.prompt_id in known)
@@ -201,7 +203,7 @@ def _busy(view: View, turn: Turn) -> Action:
     return Think()
 
 
-def _steering(view: View, turn: Turn) -> tuple[Message, ...]:
+def steering_of(view: View, turn: Turn) -> tuple[Message, ...]:
     """The requester's own messages; a queued one only while a person is asked, and only if it is later than the question."""
     asked = [view.asked_after.get(pending.prompt_id, 0) for pending in turn.asked]
     return tuple(
@@ -239,6 +241,8 @@ def _held(view: View, turn: Turn, responses: tuple[Response, ...], steering: tup
             closed.append(_expired(pending))
         else:
             open_.append(pending)
+    if run and view.retry_at is not None and view.retry_at > view.now:
+        return Rest(timer_at=view.retry_at, again=True)
     if run or closed:
         return Resolve(run=tuple(run), closed=tuple(closed), settle=tuple(settle), consumed=responses)
     if steering:
@@ -258,14 +262,7 @@ def _over(expires_at: int | None, now: int) -> bool:
 def _answered(pending: Pending, answer: Response) -> Pending | Closed:
     who, note = answer.consent.name, answer.consent.note
     if answer.outcome is PromptOutcome.APPROVED:
-        return Pending(
-            call=pending.call,
-            purpose=pending.purpose,
-            stage=Stage.READY,
-            prompt_id=pending.prompt_id,
-            delivery_id=pending.delivery_id,
-            consent=answer.consent,
-        )
+        return replace(pending, stage=Stage.READY, consent=answer.consent)
     if pending.purpose is Purpose.RERUN:
         reason = f"It was cut off while it ran, and {who} chose not to run it again. Whether it took effect is not known."
         return Closed(pending=pending, status=ResultStatus.UNKNOWN, reason=reason)

@@ -53,6 +53,8 @@ class Pending:
     delivery_id: str | None = None
     """The posted card, where there is one."""
     consent: Consent | None = None
+    begun: int = 0
+    """How often the call was begun before this prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ Times are milliseconds since the epoch, bodies are encoded bytes (`codec.encode`
 from durable_core.model.admission import Admission, Extra, NewRun, Receipt, Submission, ToAddress, ToNew, ToRun
 from durable_core.model.commits import (
     Committed,
-    OutboxDraft,
     PromptDraft,
     PromptSettlement,
     StepCommit,
@@ -15,7 +14,7 @@ from durable_core.model.commits import (
     SubmissionOutcome,
 )
 from durable_core.model.events import Event, EventDraft
-from durable_core.model.outbox import Buried, Lane, OutboxItem, Postponed, Sent
+from durable_core.model.outbox import Buried, Lane, OutboxDraft, OutboxItem, Postponed, Sent
 from durable_core.model.prompts import AnswerReceipt, Interaction, Prompt, PromptAnswer, Verdict
 from durable_core.model.runs import Claim, Command, Record, Run, Signals, Step
 from durable_core.model.statuses import (

@@ -9,20 +9,9 @@ from dataclasses import dataclass
 
 from durable_core.model.admission import Extra
 from durable_core.model.events import EventDraft
+from durable_core.model.outbox import OutboxDraft
 from durable_core.model.runs import Command, Signals
 from durable_core.model.statuses import AnswerPolicy, Outcome, Phase, PromptOutcome
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutboxDraft:
-    """A message owed to an address: posted, or an edit of an earlier post of the same lane."""
-
-    delivery_id: str
-    channel: str
-    address: str
-    body: bytes
-    prompt_id: str | None = None
-    edit_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,18 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxDraft:
+    """A message owed to an address: posted, or an edit of an earlier post of the same lane."""
+
+    delivery_id: str
+    channel: str
+    address: str
+    body: bytes
+    prompt_id: str | None = None
+    edit_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxItem:
     """One row of a lane, in order."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from durable_core.model.events import EventDraft
+from durable_core.model.outbox import OutboxDraft
 from durable_core.model.statuses import AnswerPolicy, AnswerStatus, PromptOutcome
 
 
@@ -56,13 +57,15 @@ class PromptAnswer:
     """Encoded principal and place, for a policy that a worker evaluates."""
     refused: str | None = None
     """Why it is refused whatever the prompt says: taken down, settles nothing."""
+    tell: OutboxDraft | None = None
+    """Owed to the one who answered when the answer settles nothing."""
     events: tuple[EventDraft, ...] = ()
     """Appended when the answer settles the prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerReceipt:
-    """What became of an answer; for a settled prompt who settled it and how."""
+    """What became of an answer, and the prompt as it stands: who settled it and how, or who is waited for."""
 
     status: AnswerStatus
     submission_id: str
@@ -93,4 +96,8 @@ class Verdict:
     epoch: int
     allowed: bool
     reason: str | None = None
+    name: str | None = None
+    """The answerer's name where the worker found it out."""
+    tell: OutboxDraft | None = None
+    """Owed to the one who answered when the answer settles nothing."""
     events: tuple[EventDraft, ...] = ()

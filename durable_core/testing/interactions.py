@@ -15,7 +15,7 @@ from durable_core.model import AnswerPolicy, AnswerStatus, CommandKind, Interact
 from durable_core.store import Store
 from durable_core.testing.acts import asked, asleep, claim_one, interaction_one, send_all
 from durable_core.testing.bench import StoreBench, WindableClock
-from durable_core.testing.builders import ALICE, BOB, LEASE, MINUTE, answer, body, cancel, event, ms, step_commit
+from durable_core.testing.builders import ALICE, BOB, LEASE, MINUTE, answer, body, cancel, event, ms, post, step_commit
 
 FUNCTION = AnswerPolicy.FUNCTION
 
@@ -47,6 +47,35 @@ class Interactions(StoreBench):
         assert (taken.prompt.prompt_id, taken.prompt.run_id, taken.prompt.body) == (prompt_id, claim.run_id, body("Refund 20?"))
         assert (taken.answer.principal, taken.answer.option_id, taken.answer.body) == (BOB, "approve", click.body)
         assert (taken.answer.outcome, taken.answer.name, taken.answer.via) == (PromptOutcome.APPROVED, "Bob", "button")
+
+    async def test_s18_whoever_answered_in_vain_is_told_once(self, store: Store) -> None:
+        _, prompt_id = await asked(store, policy=FUNCTION)
+        told = post(text="told")
+        await store.answer(answer(prompt_id, by=BOB))
+        decided = await store.decide(replace(allow(await interaction_one(store), allowed=False), tell=told))
+        assert decided.status is AnswerStatus.REFUSED
+        assert told.delivery_id in await send_all(store)
+
+    async def test_s18_a_refusal_at_once_is_told_and_a_settlement_is_not(self, store: Store) -> None:
+        _, prompt_id = await asked(store)
+        refused, settled = post(text="refused"), post(text="settled")
+        click = replace(answer(prompt_id, by=BOB), tell=refused)
+        assert (await store.answer(click)).status is AnswerStatus.REFUSED
+        assert (await store.answer(click)).deduplicated
+        assert (await store.answer(replace(answer(prompt_id), tell=settled))).status is AnswerStatus.SETTLED
+        late = replace(answer(prompt_id, by=BOB), tell=post(text="late"))
+        assert (await store.answer(late)).status is AnswerStatus.ALREADY_SETTLED
+        sent = await send_all(store)
+        assert sent.count(refused.delivery_id) == 1
+        assert settled.delivery_id not in sent
+        assert late.tell is not None
+        assert late.tell.delivery_id in sent
+
+    async def test_s18_a_name_that_the_worker_found_out_stands_on_the_prompt(self, store: Store) -> None:
+        _, prompt_id = await asked(store, policy=FUNCTION)
+        await store.answer(answer(prompt_id, by=BOB))
+        await store.decide(replace(allow(await interaction_one(store)), name="Robert"))
+        assert (await store.prompt(prompt_id)).settled_name == "Robert"
 
     async def test_s18_even_the_requester_waits_for_the_function(self, store: Store) -> None:
         _, prompt_id = await asked(store, policy=FUNCTION)

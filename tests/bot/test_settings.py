@@ -188,3 +188,14 @@ def test_the_file_of_a_sqlite_url(tmp_path: Path) -> None:
     assert sqlite_path(sqlite_url(tmp_path)) == tmp_path / "moorings.db"
     assert sqlite_path("sqlite:///here/a.db") == Path("here/a.db")
     assert sqlite_path("postgresql://x/y") is None
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("", 25.0), ("0", 0.0), ("3600", 3600.0)])
+def test_how_long_a_drain_may_take(text: str, seconds: float) -> None:
+    assert Settings.from_env({"MOORINGS_DRAIN_SECONDS": text}).drain_seconds == seconds
+
+
+@pytest.mark.parametrize("text", ["-1", "1.5", "3601", "soon"])
+def test_a_drain_that_can_not_be_read_is_named(text: str) -> None:
+    with pytest.raises(BadSettings, match="MOORINGS_DRAIN_SECONDS"):
+        Settings.from_env({"MOORINGS_DRAIN_SECONDS": text})

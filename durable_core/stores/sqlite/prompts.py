@@ -18,6 +18,7 @@ from durable_core.model import (
     CommandKind,
     EventDraft,
     Interaction,
+    OutboxDraft,
     Outcome,
     Prompt,
     PromptAnswer,
@@ -27,7 +28,7 @@ from durable_core.model import (
     Verdict,
 )
 from durable_core.stores import rows, sealing
-from durable_core.stores.sqlite import events, runs, settling, submissions
+from durable_core.stores.sqlite import events, outbox, runs, settling, submissions
 from durable_core.stores.sqlite.tx import UNOPENABLE_MS, Row, Tx
 
 log = logging.getLogger("moorings.store")
@@ -109,6 +110,7 @@ def answer(tx: Tx, answer: PromptAnswer) -> AnswerReceipt:
     elif status is AnswerStatus.PENDING:
         _leave(tx, asked, answer)
     pending = status is AnswerStatus.PENDING
+    _tell(tx, run_id, status, answer.tell, asked.at)
     submissions.insert(
         tx,
         run_id,
@@ -175,7 +177,7 @@ def decide(tx: Tx, verdict: Verdict) -> AnswerReceipt:
     status, reason = _judge_allowed(asked) if verdict.allowed else (AnswerStatus.REFUSED, verdict.reason or "not_yours")
     run_id = asked.prompt.run_id
     if status is AnswerStatus.SETTLED:
-        seq = _settle(tx, asked, answer, verdict.events)
+        seq = _settle(tx, asked, replace(answer, name=verdict.name or answer.name), verdict.events)
         tx.run("UPDATE moor_admission SET seq = ? WHERE submission_id = ?", (seq, verdict.interaction_id))
     tx.run(
         "UPDATE moor_interaction SET status = ?, reason = ?, owner = NULL WHERE run_id = ? AND interaction_id = ?",
@@ -187,8 +189,15 @@ def decide(tx: Tx, verdict: Verdict) -> AnswerReceipt:
         detail=rows.answer_detail(answer.prompt_id, status, reason),
     )
     submissions.settle(tx, run_id, (outcome,), asked.at)
+    _tell(tx, run_id, status, verdict.tell, asked.at)
     tx.changed.add(run_id)
     return _receipt(tx, verdict.interaction_id, answer.prompt_id, status, reason)
+
+
+def _tell(tx: Tx, run_id: str, status: AnswerStatus, tell: OutboxDraft | None, at: int) -> None:
+    """Owe a word to whoever answered in vain."""
+    if tell is not None and status in {AnswerStatus.REFUSED, AnswerStatus.ALREADY_SETTLED}:
+        outbox.put(tx, run_id, (tell,), at)
 
 
 def result(tx: Tx, submission_id: str) -> AnswerReceipt | None:
@@ -337,12 +346,6 @@ def _found(tx: Tx, submission_id: str) -> AnswerReceipt | None:
 
 
 def _receipt(tx: Tx, submission_id: str, prompt_id: str, status: AnswerStatus, reason: str | None) -> AnswerReceipt:
-    """Say what became of an answer, and for a settled prompt who settled it."""
+    """Say what became of an answer, with the prompt as it stands: who settled it, or who is waited for."""
     current = prompt(tx, prompt_id)
-    return AnswerReceipt(
-        status=status,
-        submission_id=submission_id,
-        run_id=current.run_id,
-        reason=reason,
-        prompt=None if current.outcome is None else current,
-    )
+    return AnswerReceipt(status=status, submission_id=submission_id, run_id=current.run_id, reason=reason, prompt=current)

@@ -18,9 +18,11 @@ from bot.app import Bot
 from bot.egress import Egress
 from bot.history import Item, from_json, validate_history
 from bot.principal import Principal
+from bot.session.batch import Grace
 from bot.session.live import WarmHistories
 from bot.session.ready import ready
 from bot.session.runner import SessionRunner
+from bot.tools import Tool
 from bot.turn.state import Limits, MessageBody, TurnPolicy, body_to_json
 from channels.events import Standing
 from durable_core import codec
@@ -74,6 +76,8 @@ class Thread:
     channel: FakeChannel = field(default_factory=FakeChannel)
     access: AccessPolicy = members_only
     limits: Limits = field(default_factory=Limits)
+    tools: tuple[Tool, ...] = TOOLS
+    grace: Grace = field(default_factory=Grace)
     lifetime_ms: int | None = None
     owner: str = "w1"
     run_id: str = ""
@@ -88,7 +92,7 @@ class Thread:
     def hire(self, owner: str) -> None:
         """Go on with a fresh worker: cold histories, another name."""
         self.owner = owner
-        self.agent = Agent("support", self.model, instructions="Help.", tools=TOOLS)
+        self.agent = Agent("support", self.model, instructions="Help.", tools=self.tools)
         agents = {"support": ready(self.agent)}
         self.runner = SessionRunner(
             store=self.store,
@@ -98,6 +102,7 @@ class Thread:
             access=self.access,
             limits=self.limits,
             retry=RetryPolicy(jitter=0),
+            grace=self.grace,
         )
         self.answers = Answers(store=self.store, agents=agents, access=self.access)
         self.egress = Egress(
