@@ -22,6 +22,7 @@ _AUTOLINK = re.compile(r"&lt;(https?://[^\s<>|]+?)&gt;")
 _BOLD = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
 _EMPHASIS = re.compile(r"(?<![*\w])\*(?=[^\s*])([^*\n]+?)(?<=[^\s*])\*(?![*\w])")
 _STRUCK = re.compile(r"~~(?=\S)(.+?)(?<=\S)~~")
+_LANGUAGE = re.compile(r"[\w+#.-]{0,30}")
 _HEADING = re.compile(r" {0,3}#{1,6}\s+(.+?)\s*#*\s*$")
 _BULLET = re.compile(r"^(\s*)[-*+]\s+")
 
@@ -75,13 +76,15 @@ def _line_to_mrkdwn(line: str) -> str:
 
 
 def _fence_to_mrkdwn(lines: str) -> str:
-    """Write a code block without its language, which Slack would show as a line of the code."""
+    """Write a code block without its language, which Slack would show as a line of the code; other words are kept."""
     first, newline, rest = lines.partition("\n")
     found = _FENCE.fullmatch(first)
     marks = found[1] if found else "```"
     body, _, last = rest.rpartition("\n")
     closed = last.strip() == "" or not last.strip().strip(marks[0])
     code = body if newline and closed else rest
+    if found and not _LANGUAGE.fullmatch(found[2].strip()):
+        code = f"{found[2].strip()}\n{code}"
     return f"```\n{escape(code).replace('```', f'`{_JOINER}``')}\n```"
 
 

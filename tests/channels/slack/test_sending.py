@@ -124,6 +124,29 @@ async def test_a_search_that_was_just_in_vain_is_not_made_twice(world: MiniSlack
     assert len(world.bodies("conversations.replies")) == looked
 
 
+async def test_what_was_only_held_back_is_not_looked_for(world: MiniSlack, slack: Slack) -> None:
+    limit = refusal("ratelimited", status=429, headers={"Retry-After": "1"})
+    world.before["chat.postMessage"] += [limit, limit]
+    for attempt in (1, 2):
+        assert isinstance(await fate(slack, delivery(attempt=attempt)), RateLimited)
+        world.now_ms += 1_000
+    await slack.send(delivery(attempt=3))
+    assert world.bodies("conversations.replies") == []
+
+
+@pytest.mark.parametrize("lost_at", [1, 2])
+async def test_what_another_attempt_may_have_posted_is_looked_for(world: MiniSlack, slack: Slack, lost_at: int) -> None:
+    other = Slack(bot_token="xoxb-test", signing_secret=SECRET, api_url=world.url, now=world.now)
+    limit = refusal("ratelimited", status=429, headers={"Retry-After": "1"})
+    for attempt in (1, 2):
+        (world.after if attempt == lost_at else world.before)["chat.postMessage"].append(dropped if attempt == lost_at else limit)
+        await fate(other if attempt == lost_at else slack, delivery(attempt=attempt))
+        world.now_ms += 1_000
+    await slack.send(delivery(attempt=3))
+    await other.close()
+    assert len(world.messages[CHANNEL]) == 1
+
+
 async def test_without_the_scope_to_look_a_message_is_sent_rather_than_lost(
     world: MiniSlack, slack: Slack, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -307,6 +330,14 @@ async def test_what_fits_no_message_is_a_file_before_it(world: MiniSlack, slack:
     assert "The file above has all of it" in world.shown(CHANNEL, "UALICE")[0]
     names = [name for name, _ in world.calls]
     assert names.index("files.completeUploadExternal") < names.index("chat.postMessage")
+
+
+async def test_a_file_is_shared_once_though_its_message_had_to_wait(world: MiniSlack, slack: Slack) -> None:
+    world.before["chat.postMessage"].append(refusal("ratelimited", status=429, headers={"Retry-After": "1"}))
+    assert isinstance(await fate(slack, delivery("word " * 20_000)), RateLimited)
+    world.now_ms += 1_000
+    await slack.send(delivery("word " * 20_000, attempt=2))
+    assert len(world.files) == 1
 
 
 async def test_a_value_too_long_for_a_card_is_a_file_to_the_byte(world: MiniSlack, slack: Slack) -> None:
