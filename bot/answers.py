@@ -18,14 +18,17 @@ from bot.access import decide as decide_access
 from bot.cards import prompt_body, settled_words
 from bot.edge import Threads, limited
 from bot.errors import BadArguments
+from bot.people import People
 from bot.principal import Principal
 from bot.session.ready import ReadyAgent
+from channels.errors import ChannelError
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
 from durable_core.errors import NotFound
 from durable_core.ids import new_id
 from durable_core.model import (
+    MAX_CHARGED,
     AnswerPolicy,
     AnswerReceipt,
     AnswerStatus,
@@ -62,6 +65,7 @@ class Answers:
 
     store: Store
     agents: Mapping[str, ReadyAgent]
+    people: People = field(default_factory=People)
     access: AccessPolicy = members_only
     threads: Threads = field(default_factory=Threads)
     """Where an author's access and approval functions run."""
@@ -126,6 +130,8 @@ class Answers:
         """Why somebody may not click here, where no worker will ask: the default policy, or a prompt older than the policy."""
         if self.access is not members_only and prompt.policy is AnswerPolicy.FUNCTION:
             return None
+        if self.people.asks(principal):
+            return None  # a worker looks them up; the requester's own answer needs no more than being theirs
         try:
             decision = await decide_access(
                 self.access, principal, place, Action.CLICK, threads=self.threads, seconds=self.policy_seconds
@@ -159,10 +165,15 @@ class Answers:
         answer = interaction.answer
         who = cast("dict[str, Any]", codec.decode(answer.body))
         principal = Principal.from_json(who["principal"])
+        tell_at = (str(who["tell_at"][0]), str(who["tell_at"][1])) if who["tell_at"] is not None else None
         try:
-            refusal = self._refusal(interaction, principal, _place(who["place"]))
+            place = _place(who["place"])
+            principal, place = await self.people.resolve(principal, place, tell_at[1] if tell_at is not None else None)
+            refusal = self._refusal(interaction, principal, place)
             reason = (await limited(refusal, self.policy_seconds)).value()
-        except Exception:
+        except Exception as error:
+            if isinstance(error, ChannelError | TimeoutError) and interaction.attempts < MAX_CHARGED:
+                raise  # a look-up that failed for now: it is taken again
             log.exception("who may answer %s could not be decided; refused", answer.prompt_id)
             reason = "not_allowed"
         events = () if reason is not None else settled_events(interaction.prompt, principal, answer.outcome)
@@ -173,6 +184,8 @@ class Answers:
                 allowed=reason is None,
                 reason=reason,
                 events=events,
+                name=_shown_name(principal, prompt_body(interaction.prompt)),
+                tell=_tell(tell_at, interaction.interaction_id, principal),
             )
         )
 

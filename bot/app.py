@@ -17,7 +17,7 @@ from bot.agent import Agent
 from bot.errors import BadApp
 from bot.settings import Settings
 from bot.turn.state import Limits
-from channels.contract import Channel
+from channels.contract import Channel, Checked
 
 OpenDeps: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]] | Callable[[Settings], AbstractAsyncContextManager[Any]]
 
@@ -71,6 +71,9 @@ class Bot:
                 problems.append(f"channel {channel!r} has several agents to choose from: routes={{{channel!r}: …}}")
             elif agent_name is not None and agent_name not in names:
                 problems.append(f"routes[{channel!r}] names {agent_name!r}, which is no agent")
+        places: tuple[object, ...] = (*self.channels, *more)
+        for place in places:
+            problems += place.problems() if isinstance(place, Checked) else ()
         if self.lifetime is not None and self.lifetime <= timedelta(0):
             problems.append("lifetime= must be in the future, or None")
         if problems:

@@ -42,6 +42,8 @@ commands = typer.Typer(
 )
 keys = typer.Typer(help="Encryption keys.", no_args_is_help=True)
 commands.add_typer(keys, name="keys")
+slack = typer.Typer(help="Slack.", no_args_is_help=True)
+commands.add_typer(slack, name="slack")
 
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
@@ -199,6 +201,29 @@ def migrate() -> None:
             return
     schema.upgrade(settings.database_url)
     print(f"The database is at {schema.HEAD} now.")
+
+
+@slack.callback()
+def slack_root() -> None:
+    """Hold the commands about Slack."""
+
+
+@slack.command("manifest")
+def slack_manifest(
+    *,
+    url: Annotated[str | None, typer.Option(help="Where Slack reaches this app; MOORINGS_PUBLIC_URL if not given.")] = None,
+    name: Annotated[str, typer.Option(help="What people mention.")] = "Moorings",
+) -> None:
+    """Print the manifest of the Slack app, to paste at api.slack.com/apps under "From a manifest"."""
+    import json  # noqa: PLC0415
+
+    from bot.settings import Settings  # noqa: PLC0415
+    from channels.slack.manifest import manifest  # noqa: PLC0415
+
+    public = url or Settings.from_env(os.environ).public_url
+    if not public or not public.startswith("https://"):
+        raise NotReady("Slack needs an https address of this app; give --url https://… or set MOORINGS_PUBLIC_URL.")
+    print(json.dumps(manifest(public, name=name), indent=2))
 
 
 @keys.callback()

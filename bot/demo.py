@@ -7,6 +7,7 @@ What lives here: two tools, a small payments ledger, the agent, the app. What do
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,6 +25,7 @@ from bot.approvals import Approval, ToolCall
 from bot.context import ToolContext
 from bot.principal import Principal
 from bot.tools import tool
+from channels.contract import Channel
 
 SELF_SERVICE_LIMIT: Final = Decimal(100)
 FINANCE: Final = "finance"
@@ -196,4 +198,14 @@ support = Agent(
     tools=[refund_charge, slow],
 )
 
-bot = Bot(agents=[support], deps=lambda settings: open_deps(settings.data))
+
+def channels() -> list[Channel]:
+    """Add Slack where its signing secret is set; the console is always there."""
+    if not os.environ.get("SLACK_SIGNING_SECRET"):
+        return []
+    from channels.slack import Slack  # noqa: PLC0415 - only where it is used
+
+    return [Slack()]
+
+
+bot = Bot(agents=[support], channels=channels(), deps=lambda settings: open_deps(settings.data))

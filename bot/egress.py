@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, cast
-from urllib.parse import quote, unquote
 
 from bot.answers import explain
 from bot.cards import card
+from bot.principal import author_id
 from channels.contract import Channel, Findable
 from channels.errors import ChannelError, DeliveryFailed, RateLimited
-from channels.events import Author
 from channels.outbound import Delivery, MessageRef, Outbound
 from durable_core import codec
 from durable_core.errors import Unavailable
@@ -31,17 +30,6 @@ log = logging.getLogger("moorings.egress")
 
 SEND_SECONDS = 12.0
 """One attempt; well under a third of a lane's lease."""
-
-
-def principal_id(channel: str, author: Author) -> str:
-    """Name a person over all channels: channel, tenancy, and the platform's id, each unambiguous."""
-    parts = [channel, author.tenancy, author.id] if author.tenancy else [channel, author.id]
-    return ":".join(quote(part, safe="@.+-_") for part in parts) if author.id else ""
-
-
-def author_id(principal: str) -> str:
-    """The platform's id of a principal, for what only they may see."""
-    return unquote(principal.rpartition(":")[2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

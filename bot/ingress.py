@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from bot.answers import Answers, explain
 from bot.cards import read_button
-from bot.egress import principal_id
-from bot.principal import Principal
+from bot.principal import Principal, principal_id
 from bot.turn.state import MessageBody, TurnPolicy, body_to_json
 from channels.contract import Channel
 from channels.errors import ChannelError

@@ -5,14 +5,17 @@ What lives here: asking a channel's directory. What does not: what a standing al
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 from urllib.parse import unquote
 
-from bot.egress import author_id
-from bot.principal import Principal
+from bot.principal import Principal, author_id
 from channels.contract import Channel, Directory
 from channels.events import Author, Place, Standing
+
+LOOK_UP_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,18 +24,30 @@ class People:
 
     channels: Mapping[str, Channel] = field(default_factory=dict)
 
+    def asks(self, principal: Principal) -> bool:
+        """Tell whether this person's standing is to be found out by a look-up."""
+        return principal.standing is Standing.UNKNOWN and self._directory(principal) is not None
+
     async def resolve(self, principal: Principal, place: Place, address: str | None) -> tuple[Principal, Place]:
         """Find out a person's standing and name, and how a place is shared; what is known already is not asked for.
 
         Raises: ChannelError, for a failure that may pass: ask again later.
         """
-        channel = self.channels.get(principal.channel)
-        if principal.standing is not Standing.UNKNOWN or principal.anonymous or address is None:
+        known = principal.standing is not Standing.UNKNOWN
+        return (principal, place) if known else await self.ask(principal, place, address)
+
+    async def ask(self, principal: Principal, place: Place, address: str | None) -> tuple[Principal, Place]:
+        """Look somebody up whatever is known of them, as far as their channel can. Raises: ChannelError."""
+        directory = self._directory(principal)
+        if directory is None or address is None:
             return principal, place
-        if not isinstance(channel, Directory):
-            return principal, place
-        author, seen = await channel.look_up(address, _author(principal), place)
+        async with asyncio.timeout(LOOK_UP_SECONDS):
+            author, seen = await directory.look_up(address, _author(principal), place)
         return replace(principal, name=author.name, standing=author.standing, roles=author.roles), seen
+
+    def _directory(self, principal: Principal) -> Directory | None:
+        channel: object = self.channels.get(principal.channel)
+        return channel if isinstance(channel, Directory) and not principal.anonymous else None
 
 
 def _author(principal: Principal) -> Author:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import quote, unquote
 
 from pydantic import JsonValue
 
-from channels.events import Standing
+from channels.events import Author, Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +57,14 @@ class Principal:
             frozenset(str(role) for role in roles) if isinstance(roles, list) else frozenset(),
             str(stored["channel"]),
         )
+
+
+def principal_id(channel: str, author: Author) -> str:
+    """Name a person over all channels: channel, tenancy, and the platform's id, each unambiguous."""
+    parts = [channel, author.tenancy, author.id] if author.tenancy else [channel, author.id]
+    return ":".join(quote(part, safe="@.+-_") for part in parts) if author.id else ""
+
+
+def author_id(principal: str) -> str:
+    """The platform's id of a principal, for what only they may see."""
+    return unquote(principal.rpartition(":")[2])

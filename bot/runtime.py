@@ -16,13 +16,14 @@ from bot.console.board import Board
 from bot.egress import Egress
 from bot.errors import NotReady
 from bot.ingress import Ingress, Taken
+from bot.people import People
 from bot.session.live import WarmHistories
 from bot.session.ready import ReadyAgent, ready
 from bot.session.runner import SessionRunner
 from bot.sessions import Sessions
 from bot.settings import Settings
 from channels.console import Console, ConsolePlatform
-from channels.contract import Channel
+from channels.contract import Channel, Closable
 from channels.errors import ChannelError
 from channels.http import WebhookRequest, WebhookResponse
 from durable_core.clock import Clock, DatabaseClock
@@ -109,6 +110,7 @@ class Runtime:
             access=self.bot.access,
             limits=self.bot.limits,
             policies=self.answers.threads,
+            people=self.answers.people,
         )
         duties = Duties(runner=runner, egress=Egress(store=self.store, channels=self.channels, owner=owner), answers=self.answers)
         self.worker = Worker(self.store, duties, owner=owner, deployment=self.settings.deployment, options=self.options)
@@ -146,6 +148,10 @@ class Runtime:
         await self.store.close()
         if self.platform is not None:
             await self.platform.close()
+        places: tuple[object, ...] = tuple(self.channels.values())
+        for place in places:
+            if isinstance(place, Closable):
+                await place.close()
 
 
 async def open_runtime(
@@ -173,10 +179,11 @@ async def open_runtime(
     if platform is not None:
         await _check_console(platform, settings)
     streams = Streams(store)
-    answers = Answers(store=store, agents=agents, access=bot.access)
+    by_name = {channel.name: channel for channel in channels}
+    answers = Answers(store=store, agents=agents, access=bot.access, people=People(channels=by_name))
     taker = Ingress(
         store=store,
-        channels={channel.name: channel for channel in channels},
+        channels=by_name,
         agent_of={channel.name: bot.agent_of(channel.name) for channel in channels},
         answering=frozenset({Console.name}),
         answers=answers,
@@ -205,7 +212,7 @@ async def open_runtime(
         answers=answers,
         taker=taker,
         agents=agents,
-        channels={channel.name: channel for channel in channels},
+        channels=by_name,
         platform=platform,
         console=board,
         options=options or WorkerOptions(),

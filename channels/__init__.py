@@ -3,7 +3,7 @@
 What lives here: the names an adapter's author imports. What does not: sessions, approvals, storage or dedupe.
 """
 
-from channels.contract import Capabilities, Channel, Directory, Findable, Verified
+from channels.contract import Capabilities, Channel, Checked, Closable, Directory, Findable, Verified
 from channels.errors import (
     BadAddress,
     ChannelError,
@@ -26,7 +26,9 @@ __all__ = [
     "CardOutcome",
     "Channel",
     "ChannelError",
+    "Checked",
     "Click",
+    "Closable",
     "Delivery",
     "DeliveryFailed",
     "Directory",

@@ -102,3 +102,21 @@ class Directory(Protocol):
         Raises: RateLimited, DeliveryFailed (not permanent), BadAddress.
         """
         ...
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A channel that can say before anything runs what it lacks."""
+
+    def problems(self) -> tuple[str, ...]:
+        """List what keeps it from working, one sentence each; no look at the network."""
+        ...
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A channel that holds connections."""
+
+    async def close(self) -> None:
+        """Let go of them; no call follows."""
+        ...

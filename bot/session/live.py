@@ -34,8 +34,17 @@ from durable_core.worker import Held
 
 log = logging.getLogger("moorings.session")
 
-Judge = Callable[[MessageBody, bool], Awaitable[str | None]]
-"""Why a message's author may not speak here, or None; the flag says that a turn is running."""
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A message with all that is known of its author and place, and why the author may not speak there, or None."""
+
+    body: MessageBody
+    denied: str | None
+
+
+Judge = Callable[[MessageBody, bool], Awaitable[Judged]]
+"""Finds out who wrote a message and whether they may; the flag says that a turn is running."""
 
 REPLY_KEY = "reply"
 UNKNOWN_AUTHOR = "This bot could not find out whether you may use it here. Try again later."
@@ -163,7 +172,8 @@ class LiveSession:
     async def _judged(self, message: Message, judge: Judge) -> Message:
         """Find out whether the author may speak. A look-up that failed is asked again, the last time it refuses (CORE 14)."""
         try:
-            return replace(message, denied=await judge(message.body, self.state.turn is not None), unjudged=False)
+            judged = await judge(message.body, self.state.turn is not None)
+            return replace(message, body=judged.body, denied=judged.denied, unjudged=False)
         except Exception:
             log.exception("%s: whether %s may speak could not be decided", self.run_id, message.submission_id)
             last = self.charged + 1 >= MAX_CHARGED

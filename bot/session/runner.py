@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
@@ -19,12 +19,13 @@ from bot.edge import Threads, being_cancelled
 from bot.errors import ModelFailed
 from bot.history import Call, ResultItem
 from bot.model import ModelReply, ModelRequest, reply_to_json
+from bot.people import People
 from bot.principal import Principal
 from bot.session.batch import Batch, Grace, Reconsider
 from bot.session.calls import AccessUnknown, CallRunner, Due, unasked
 from bot.session.commits import commit, event_draft
 from bot.session.gates import Ask, Gates, Refused
-from bot.session.live import REPLY_KEY, UNKNOWN_AUTHOR, LiveSession, WarmHistories
+from bot.session.live import REPLY_KEY, UNKNOWN_AUTHOR, Judged, LiveSession, WarmHistories
 from bot.session.ready import ReadyAgent
 from bot.session.thinking import Patience, ask_model
 from bot.turn import changes
@@ -65,6 +66,7 @@ class SessionRunner:
     policies: Threads = field(default_factory=Threads)
     """Where an author's plain access and approval functions run: tools that block must not hold up decisions."""
     access_seconds: float = ACCESS_SECONDS
+    people: People = field(default_factory=People)
 
     async def advance(self, held: Held) -> None:
         """Advance a claimed session until it is given back."""
@@ -83,9 +85,11 @@ class SessionRunner:
             raise
         self.warm.keep(session)
 
-    async def judge(self, body: MessageBody, busy: bool) -> str | None:  # noqa: FBT001 - the shape live.Judge asks for
-        """Say why somebody may not speak here, or None."""
-        return await self._denied(body.author, body.place, Action.STEER if busy else Action.MESSAGE)
+    async def judge(self, body: MessageBody, busy: bool) -> Judged:  # noqa: FBT001 - the shape live.Judge asks for
+        """Find out who wrote and whether they may."""
+        author, place = await self.people.resolve(body.author, body.place, body.address)
+        denied = await self._denied(author, place, Action.STEER if busy else Action.MESSAGE)
+        return Judged(replace(body, author=author, place=place), denied)
 
     async def _denied(self, who: Principal, place: Place, action: Action) -> str | None:
         decision = await decide_access(self.access, who, place, action, threads=self.policies, seconds=self.access_seconds)
@@ -94,7 +98,8 @@ class SessionRunner:
     async def _still_denied(self, session: LiveSession, turn: Turn) -> str | None:
         """Why a turn's requester may not use the bot any more. Raises: AccessUnknown; the last attempt refuses (CORE 14)."""
         try:
-            return await self._denied(turn.requester, turn.place, Action.MESSAGE)
+            who, place = await self.people.ask(turn.requester, turn.place, turn.address)
+            return await self._denied(who, place, Action.MESSAGE)
         except Exception as error:
             log.exception("%s: whether %s may still use the bot could not be decided", session.run_id, turn.requester.id)
             if session.charged + 1 >= MAX_CHARGED:

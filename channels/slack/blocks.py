@@ -153,7 +153,9 @@ def _evidence(evidence: Sequence[str]) -> Iterator[Block]:
 def buttons(given: Sequence[Button]) -> list[Block]:
     """Draw buttons, five a row; a label too long for a button is written out above."""
     drawn: list[Block] = []
-    labels = [" ".join(visible(button.label).split())[:MAX_DETAIL] or f"Option {number}" for number, button in enumerate(given, start=1)]
+    labels = [
+        " ".join(visible(button.label).split())[:MAX_DETAIL] or f"Option {number}" for number, button in enumerate(given, start=1)
+    ]
     long = [f"{number}. {label}" for number, label in enumerate(labels, start=1) if len(label) > MAX_LABEL]
     if long:
         drawn += _contexts(long)

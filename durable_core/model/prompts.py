@@ -65,7 +65,7 @@ class PromptAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerReceipt:
-    """What became of an answer; for a settled prompt who settled it and how."""
+    """What became of an answer, and the prompt as it stands: who settled it and how, or who is waited for."""
 
     status: AnswerStatus
     submission_id: str

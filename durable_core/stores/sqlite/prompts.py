@@ -346,12 +346,6 @@ def _found(tx: Tx, submission_id: str) -> AnswerReceipt | None:
 
 
 def _receipt(tx: Tx, submission_id: str, prompt_id: str, status: AnswerStatus, reason: str | None) -> AnswerReceipt:
-    """Say what became of an answer, and for a settled prompt who settled it."""
+    """Say what became of an answer, with the prompt as it stands: who settled it, or who is waited for."""
     current = prompt(tx, prompt_id)
-    return AnswerReceipt(
-        status=status,
-        submission_id=submission_id,
-        run_id=current.run_id,
-        reason=reason,
-        prompt=None if current.outcome is None else current,
-    )
+    return AnswerReceipt(status=status, submission_id=submission_id, run_id=current.run_id, reason=reason, prompt=current)

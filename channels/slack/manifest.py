@@ -1,0 +1,45 @@
+"""The Slack app's manifest: every scope and event that this adapter uses, and none more.
+
+What lives here: the manifest as JSON. What does not: creating the app, which Slack's own page does from it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+EVENTS: Final = ("app_mention", "message.channels", "message.groups", "message.im", "message.mpim")
+SCOPES: Final = {
+    "app_mentions:read": "hear mentions",
+    "channels:history": "hear replies in threads of public channels, and find a message again after a crash",
+    "channels:read": "see whether a channel is shared with outsiders",
+    "chat:write": "answer",
+    "files:write": "send what is too long for a message",
+    "groups:history": "the same in private channels",
+    "groups:read": "the same for private channels",
+    "im:history": "hear direct messages",
+    "im:read": "see that a conversation is direct",
+    "mpim:history": "hear direct messages of several people",
+    "mpim:read": "the same for those",
+    "users:read": "see whether somebody is a full member, a guest or an outsider",
+}
+PATH: Final = "/channels/slack/events"
+
+
+def manifest(public_url: str, *, name: str = "Moorings") -> dict[str, Any]:
+    """Return the manifest of an app whose server is reached at `public_url`; `name` is what people mention."""
+    url = f"{public_url.rstrip('/')}{PATH}"
+    return {
+        "display_information": {"name": name[:35], "description": "An agent that lives in threads and never loses work"},
+        "features": {
+            "app_home": {"home_tab_enabled": False, "messages_tab_enabled": True, "messages_tab_read_only_enabled": False},
+            "bot_user": {"display_name": name[:80], "always_online": True},
+        },
+        "oauth_config": {"scopes": {"bot": sorted(SCOPES)}},
+        "settings": {
+            "event_subscriptions": {"request_url": url, "bot_events": list(EVENTS)},
+            "interactivity": {"is_enabled": True, "request_url": url},
+            "org_deploy_enabled": False,
+            "socket_mode_enabled": False,
+            "token_rotation_enabled": False,
+        },
+    }
