@@ -303,7 +303,7 @@ class FakeSlack:
         """Return what is shown to somebody alone."""
         return [message for message in self.visible_to(user) if message.ephemeral]
 
-    async def until(self, look: Callable[[], T], *, seconds: float = 20.0) -> T:
+    async def until(self, look: Callable[[], T | None], *, seconds: float = 10.0) -> T:
         """Wait until `look` returns something true, and return it. Raises: StillWaiting."""
         return await self.world.changes.until(look, seconds=seconds, story=self._story)
 

@@ -93,7 +93,11 @@ async def test_two_clicks_at_once_refund_once() -> None:
 async def test_a_direct_message_is_answered() -> None:
     async with open_shop() as slack:
         said = await slack.direct("alice", "hello")
-        await slack.until(lambda: [one for one in slack.visible_to("alice", said.channel) if one.from_bot])
+        await slack.until(lambda: len(slack.visible_to("alice", said.channel)) == 2)
+        asked, reply = slack.visible_to("alice", said.channel)
+        assert (asked.from_bot, reply.from_bot) == (False, True)
+        assert "Hello Alice" in reply.words
+        assert slack.visible_to("bob") == []
 
 
 async def test_a_guest_is_refused_where_only_they_see_it() -> None:
