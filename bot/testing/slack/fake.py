@@ -53,11 +53,12 @@ class FakeSlack:
     async with FakeSlack() as slack:
         channel = Slack(bot_token=slack.token, signing_secret=slack.signing_secret, api_url=slack.api_url)
         async with running(Bot(agents=[agent], channels=[channel]), slack=slack):
-            asked = await slack.mention("alice", "general", "refund ch_1042")
+            asked = await slack.mention("alice", "general", "refund 20 for ch_1042")
             card = await slack.until(lambda: slack.card(asked))
             await slack.click(card, "Approve", "alice")
             await slack.until(lambda: "Approved by Alice" in slack.replies(asked)[0].words)
-            reply = await slack.until(lambda: slack.replies(asked)[1:])
+            (reply,) = await slack.until(lambda: slack.replies(asked)[1:])
+            assert "Refunded" in reply.words
     ```
     """
 

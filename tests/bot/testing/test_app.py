@@ -5,6 +5,7 @@ What lives here: `running` without any platform. What does not: conversations on
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from pathlib import Path
 
@@ -46,4 +47,4 @@ async def test_a_session_ends_when_the_manual_clock_says_so() -> None:
         clock.advance(timedelta(days=2))
         async with app.http.get(f"{app.url}/v1/sessions/{made['session_id']}/events") as stream:
             last = (await stream.text()).strip().splitlines()[-1]
-        assert "session.ended" in last, last
+        assert json.loads(last)["type"] == "session.completed"
