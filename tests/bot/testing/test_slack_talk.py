@@ -122,11 +122,13 @@ async def test_a_message_told_many_times_is_answered_once() -> None:
     async with open_shop() as slack:
         said = await slack.mention("alice", "general", "hello", copies=3, lose_first=True)
         await slack.until(lambda: slack.replies(said))
-        again = await slack.mention("alice", "general", "hello", said, first="app_mention")
-        await slack.until(lambda: len(slack.replies(said)) == 2)
-        await slack.settled()
+        again = await slack.mention("alice", "general", "and now?", said, first="app_mention")
+        await slack.until(lambda: "and now?" in words(slack, said)[-1])
         assert again.thread == said.ts
-        assert len(words(slack, said)) == 2
+        assert [text.rpartition("\n")[2] for text in words(slack, said)] == [
+            "Hello Alice! This is message 1 of this conversation.",
+            "That makes 2 messages so far.",
+        ]
 
 
 async def test_a_reply_whose_answer_was_lost_is_not_posted_again() -> None:
