@@ -86,6 +86,8 @@ async def test_a_message_whose_answer_was_lost_is_found_not_posted_again(world: 
 
 @pytest.mark.parametrize("age", [0, 7_200, 3 * 86_400])
 async def test_a_message_is_found_in_a_busy_thread_however_old(world: MiniSlack, slack: Slack, age: int) -> None:
+    before = [{"ts": world.ts(), "user": "UALICE", "thread_ts": ROOT, "text": "early"} for _ in range(250)]
+    world.messages[CHANNEL] += before
     ref = await slack.send(delivery())
     slack._sent.clear()
     for _ in range(450):
