@@ -36,10 +36,10 @@ class Outbox(StoreBench):
         await owing(store, post(text="one"))
         lane = await lane_one(store)
         head = lane.items[0].delivery_id
-        later = await store.now() + ms(MINUTE)
+        later = await store.now() + MINUTE
         await store.finish(lane, "w1", Postponed(delivery_id=head, until=later, error="slow down", counted=False))
         assert await store.claim_lanes("w1", limit=10, lease_ms=LEASE) == []
-        clock.advance(MINUTE)
+        clock.advance(ms(MINUTE))
         again = await lane_one(store)
         assert (again.items[0].delivery_id, again.items[0].attempts) == (head, 0)
 
