@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -18,10 +19,9 @@ from bot.access import decide as decide_access
 from bot.cards import prompt_body, settled_words
 from bot.edge import Threads, limited
 from bot.errors import BadArguments
-from bot.people import People
+from bot.people import LookUpFailed, People
 from bot.principal import Principal
 from bot.session.ready import ReadyAgent
-from channels.errors import ChannelError
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
@@ -46,12 +46,16 @@ log = logging.getLogger("moorings.answers")
 
 POLICY_SECONDS: Final = 10.0
 """How long an author's access or approval function may take."""
+LOOK_UP_PATIENCE: Final = 25.0
+"""How long one taking of an answer asks the platform who gave it; well under the taking's lease."""
 WAIT_SECONDS: Final = 2.0
 """How long a caller waits for an answer that a worker has to decide."""
 
 REASONS: Final[dict[str, str]] = {
     "not_yours": "Only the person who asked may answer this.",
     "not_allowed": "You may not answer this.",
+    "unknown_author": "Who you are could not be found out just now. Try again later.",
+    "elsewhere": "This request is not known here. Answer it where it was asked.",
     "expired": "This request has expired. Nothing was done with your answer.",
     "cancelled": "This request was cancelled. Nothing was done with your answer.",
     "ended": "This conversation has ended. Nothing was done with your answer.",
@@ -84,12 +88,14 @@ class Answers:
         run_id: str | None = None,
         note: str = "",
         of: str = "",
-        tell_at: tuple[str, str] | None = None,
+        at: tuple[str, str] | None = None,
+        tell: bool = False,
     ) -> AnswerReceipt:
         """Accept somebody's choice; settled at once when who may answer is data, else decided by a worker.
 
-        ``of`` tells a repeat from another payload where the key covers more than this answer. ``tell_at`` is the channel and the
-        address at which the person is told, alone, if the answer settles nothing.
+        ``of`` tells a repeat from another payload where the key covers more than this answer. ``at`` is the channel and the
+        address where it was given: the prompt must have been put there. With ``tell`` the person is told there, alone, if the
+        answer settles nothing.
 
         Raises: NotFound (no such prompt), Conflict.
         """
@@ -98,7 +104,11 @@ class Answers:
             raise NotFound("prompt", prompt_id)
         body = prompt_body(prompt)
         option = next((option for option in body["options"] if option["id"] == option_id), None)
-        refused = "unknown_option" if option is None else await self._denied_at_once(prompt, principal, place)
+        if at is not None and not await self._put_at(prompt, at):
+            refused: str | None = "elsewhere"
+        else:
+            refused = "unknown_option" if option is None else await self._denied_at_once(prompt, principal, place)
+        tell_at = at if tell else None
         outcome = PromptOutcome(option["outcome"]) if option is not None else PromptOutcome.IGNORED
         submission_id = new_id("sub")
         who: dict[str, JsonValue] = {
@@ -125,6 +135,11 @@ class Answers:
             events=settled_events(prompt, principal, outcome) if prompt.policy is AnswerPolicy.REQUESTER else (),
         )
         return await self.store.answer(answer)
+
+    async def _put_at(self, prompt: Prompt, at: tuple[str, str]) -> bool:
+        """Whether a copy of the prompt was owed to this address: a button's value alone gives no right."""
+        sql = "SELECT 1 FROM moor_outbox WHERE prompt_id = :prompt AND channel = :channel AND address = :address LIMIT 1"
+        return bool(await self.store.rows(sql, {"prompt": prompt.prompt_id, "channel": at[0], "address": at[1]}))
 
     async def _denied_at_once(self, prompt: Prompt, principal: Principal, place: Place) -> str | None:
         """Why somebody may not click here, where no worker will ask: the default policy, or a prompt older than the policy."""
@@ -167,13 +182,14 @@ class Answers:
         principal = Principal.from_json(who["principal"])
         tell_at = (str(who["tell_at"][0]), str(who["tell_at"][1])) if who["tell_at"] is not None else None
         try:
-            place = _place(who["place"])
-            principal, place = await self.people.resolve(principal, place, tell_at[1] if tell_at is not None else None)
+            principal, place = await self._known(principal, _place(who["place"]), tell_at)
             refusal = self._refusal(interaction, principal, place)
             reason = (await limited(refusal, self.policy_seconds)).value()
-        except Exception as error:
-            if isinstance(error, ChannelError | TimeoutError) and interaction.attempts < MAX_CHARGED:
-                raise  # a look-up that failed for now: it is taken again
+        except LookUpFailed:
+            if interaction.attempts < MAX_CHARGED:
+                raise  # it is taken again once this taking is over
+            reason = "unknown_author"
+        except Exception:
             log.exception("who may answer %s could not be decided; refused", answer.prompt_id)
             reason = "not_allowed"
         events = () if reason is not None else settled_events(interaction.prompt, principal, answer.outcome)
@@ -188,6 +204,18 @@ class Answers:
                 tell=_tell(tell_at, interaction.interaction_id, principal),
             )
         )
+
+    async def _known(self, principal: Principal, place: Place, tell_at: tuple[str, str] | None) -> tuple[Principal, Place]:
+        """Find out who answered, asking again for a little while. Raises: LookUpFailed."""
+        began = time.monotonic()
+        while True:
+            try:
+                return await self.people.resolve(principal, place, tell_at[1] if tell_at is not None else None)
+            except LookUpFailed as error:
+                pause = error.again_in_ms(int((time.monotonic() - began) * 1000)) / 1000
+                if time.monotonic() - began + pause > LOOK_UP_PATIENCE:
+                    raise
+                await asyncio.sleep(pause)
 
     async def _refusal(self, interaction: Interaction, principal: Principal, place: Place) -> str | None:
         decision = await decide_access(self.access, principal, place, Action.CLICK, threads=self.threads)

@@ -153,7 +153,8 @@ class Ingress:
                 source=channel,
                 key=click.key,
                 via="button",
-                tell_at=None if channel in self.answering else (channel, click.address),
+                at=(channel, click.address),
+                tell=channel not in self.answering,
             )
         except NotFound:
             return ClickResult("refused", "This request is no longer known. Ask again.")

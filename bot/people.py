@@ -13,9 +13,24 @@ from urllib.parse import unquote
 
 from bot.principal import Principal, author_id
 from channels.contract import Channel, Directory
+from channels.errors import ChannelError, RateLimited
 from channels.events import Author, Place, Standing
 
 LOOK_UP_SECONDS: Final = 10.0
+LOOK_UP_BUDGET_MS: Final = 10 * 60_000
+"""How long somebody's standing may stay unknown before they are refused: a platform's outage is not their fault."""
+
+
+class LookUpFailed(Exception):
+    """The platform did not say who somebody is, this time; ``retry_after`` is in seconds, where it asked for a wait."""
+
+    def __init__(self, retry_after: float | None) -> None:
+        super().__init__("who somebody is could not be looked up")
+        self.retry_after = retry_after
+
+    def again_in_ms(self, waited_ms: int) -> int:
+        """How long to wait before the next look-up: as long as was waited already, within bounds, and no less than asked for."""
+        return max(min(max(waited_ms, 1_000), 60_000), int((self.retry_after or 0) * 1_000))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,18 +46,23 @@ class People:
     async def resolve(self, principal: Principal, place: Place, address: str | None) -> tuple[Principal, Place]:
         """Find out a person's standing and name, and how a place is shared; what is known already is not asked for.
 
-        Raises: ChannelError, for a failure that may pass: ask again later.
+        Raises: LookUpFailed: ask again later.
         """
         known = principal.standing is not Standing.UNKNOWN
         return (principal, place) if known else await self.ask(principal, place, address)
 
     async def ask(self, principal: Principal, place: Place, address: str | None) -> tuple[Principal, Place]:
-        """Look somebody up whatever is known of them, as far as their channel can. Raises: ChannelError."""
+        """Look somebody up whatever is known of them, as far as their channel can. Raises: LookUpFailed."""
         directory = self._directory(principal)
         if directory is None or address is None:
             return principal, place
-        async with asyncio.timeout(LOOK_UP_SECONDS):
-            author, seen = await directory.look_up(address, _author(principal), place)
+        try:
+            async with asyncio.timeout(LOOK_UP_SECONDS):
+                author, seen = await directory.look_up(address, _author(principal), place)
+        except RateLimited as error:
+            raise LookUpFailed(error.retry_after) from error
+        except (ChannelError, TimeoutError, OSError) as error:
+            raise LookUpFailed(None) from error
         return replace(principal, name=author.name, standing=author.standing, roles=author.roles), seen
 
     def _directory(self, principal: Principal) -> Directory | None:

@@ -14,11 +14,13 @@ _SHAPES: Final = (
     # Authorization: Bearer …, Basic …
     re.compile(r"(?i)(?<=\bbearer )[\w.~+/=-]{6,}"),
     re.compile(r"(?i)(?<=\bbasic )[\w+/=]{6,}"),
-    # key=…, "api_key": "…", token: …, in URLs, JSON and prose
+    # api_key=…, "token": "…", password is …, in URLs, JSON and prose
     re.compile(
-        r"""(?ix) (?<![a-z]) (?: api[_-]?key | key | token | secret | password | passwd | signature | sig | code | state )
-        ["']? \s* [=:] \s* ["']? (?P<value> [^\s"'&,;)}\]]{6,} )"""
+        r"""(?ix) (?<![a-z]) (?: api[_-]?key | token | secret | password | passwd | signature )
+        ["']? \s* (?: [=:] | \s is \s ) \s* ["']? (?P<value> [^\s"'&,;)}\]]+ )"""
     ),
+    # names that are often harmless: only where something long follows
+    re.compile(r"""(?ix) (?<![a-z]) (?: key | sig | code | state ) ["']? \s* [=:] \s* ["']? (?P<value> [^\s"'&,;)}\]]{6,} )"""),
     # the prefixes of well-known providers
     re.compile(r"\b(?:sk|pk|rk|xox[abeoprs]|xapp|gh[oprsu]|github_pat|glpat|AKIA|AIza|whsec)[-_A-Za-z0-9]{8,}"),
     # JSON web tokens

@@ -5,6 +5,7 @@ What lives here: loading and refreshing. What does not: deciding, doing, committ
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,6 +14,7 @@ from typing import Any, cast
 
 from bot.history import Item, ResultItem, from_json
 from bot.model import ModelReply, reply_from_json
+from bot.people import LOOK_UP_BUDGET_MS, LookUpFailed
 from bot.turn.state import (
     Cancel,
     Consent,
@@ -75,6 +77,8 @@ class LiveSession:
     charged: int = 0
     last_error: str | None = None
     retry_at: int | None = None
+    look_up_at: int | None = None
+    """When to ask again who wrote, after the platform did not say: a wait, no charged attempt."""
     announced: bool = False
     """`step.started` of this attempt was written."""
     worked: bool = False
@@ -165,15 +169,25 @@ class LiveSession:
                     entry = replace(entry, turn_id=turn.turn_id)
                 if isinstance(entry, Message):
                     entry = replace(entry, unjudged=True)
-            if isinstance(entry, Message) and entry.unjudged:
-                entry = await self._judged(entry, judge)
             self.inbox[command.seq] = entry
+        # side by side: slow look-ups of others must not add up before somebody's own message
+        waiting = [entry for entry in self.inbox.values() if isinstance(entry, Message) and entry.unjudged]
+        for judged in await asyncio.gather(*(self._judged(entry, judge) for entry in waiting)):
+            self.inbox[judged.seq] = judged
 
     async def _judged(self, message: Message, judge: Judge) -> Message:
         """Find out whether the author may speak. A look-up that failed is asked again, the last time it refuses (CORE 14)."""
         try:
             judged = await judge(message.body, self.state.turn is not None)
             return replace(message, body=judged.body, denied=judged.denied, unjudged=False)
+        except LookUpFailed as error:
+            waited = self.now - message.at
+            if waited >= LOOK_UP_BUDGET_MS:
+                return replace(message, denied=UNKNOWN_AUTHOR, unjudged=False)
+            log.warning("%s: who wrote %s could not be looked up; asking again", self.run_id, message.submission_id)
+            again = self.now + error.again_in_ms(waited)
+            self.look_up_at = again if self.look_up_at is None else min(self.look_up_at, again)
+            return message
         except Exception:
             log.exception("%s: whether %s may speak could not be decided", self.run_id, message.submission_id)
             last = self.charged + 1 >= MAX_CHARGED

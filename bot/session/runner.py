@@ -19,7 +19,7 @@ from bot.edge import Threads, being_cancelled
 from bot.errors import ModelFailed
 from bot.history import Call, ResultItem
 from bot.model import ModelReply, ModelRequest, reply_to_json
-from bot.people import People
+from bot.people import LOOK_UP_BUDGET_MS, LookUpFailed, People
 from bot.principal import Principal
 from bot.session.batch import Batch, Grace, Reconsider
 from bot.session.calls import AccessUnknown, CallRunner, Due, unasked
@@ -100,6 +100,11 @@ class SessionRunner:
         try:
             who, place = await self.people.ask(turn.requester, turn.place, turn.address)
             return await self._denied(who, place, Action.MESSAGE)
+        except LookUpFailed:
+            since = min((one.consent.at for one in turn.pending if one.consent is not None), default=session.now)
+            if session.now - since >= LOOK_UP_BUDGET_MS:
+                return UNKNOWN_AUTHOR
+            raise
         except Exception as error:
             log.exception("%s: whether %s may still use the bot could not be decided", session.run_id, turn.requester.id)
             if session.charged + 1 >= MAX_CHARGED:
@@ -147,7 +152,11 @@ class SessionRunner:
     async def _rest(self, session: LiveSession, timer_at: int | None) -> bool:
         """Give the session back. Where a message waits for a failed look-up of its author, that is what is tried again."""
         turn = session.state.turn
-        if session.unjudged and (turn is None or turn.pending):
+        if session.look_up_at is not None and session.unjudged:
+            wake = session.look_up_at if timer_at is None else min(timer_at, session.look_up_at)
+            unused = not session.worked
+            await self.store.release(session.run_id, session.epoch, timer_at=wake, seen=session.seen, unused=unused)
+        elif session.unjudged and (turn is None or turn.pending):
             await self._look_up_later(session)
         else:
             await self.store.release(
@@ -278,6 +287,10 @@ class SessionRunner:
                 batch = await self._runner(agent, session, turn).run(session, turn, due)
             except AccessUnknown:
                 await self._look_up_later(session)
+                return True
+            except LookUpFailed as error:
+                again = await self.store.now() + error.again_in_ms(5_000)
+                await self.store.release(session.run_id, session.epoch, timer_at=again, seen=session.seen, unused=False)
                 return True
             if batch.again and await self._wrote_on(session, turn):
                 unput = {prompt.call.call_id: unasked(prompt) for prompt in batch.again}

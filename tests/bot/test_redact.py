@@ -21,6 +21,7 @@ from bot.redact import redact
         "xoxb-CANARY123456-1234",
         "eyJCANARY123456.CANARY123456.sig",
         "password='CANARY123456'",
+        "the api_key is CANARY123456",
     ],
 )
 def test_a_secret_is_taken_out(text: str) -> None:
@@ -34,6 +35,10 @@ def test_a_secret_is_taken_out(text: str) -> None:
 )
 def test_other_words_stay(text: str) -> None:
     assert redact(text) == text
+
+
+def test_short_ones_too() -> None:
+    assert redact("token=abc&password=pw1") == "token=***&password=***"
 
 
 def test_a_failed_model_call_carries_no_secret() -> None:
