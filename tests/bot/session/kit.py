@@ -17,6 +17,7 @@ from bot.answers import Answers
 from bot.app import Bot
 from bot.egress import Egress
 from bot.history import Item, from_json, validate_history
+from bot.people import People
 from bot.principal import Principal
 from bot.session.batch import Grace
 from bot.session.live import WarmHistories
@@ -94,6 +95,7 @@ class Thread:
         self.owner = owner
         self.agent = Agent("support", self.model, instructions="Help.", tools=self.tools)
         agents = {"support": ready(self.agent)}
+        people = People(channels={CHANNEL: self.channel})
         self.runner = SessionRunner(
             store=self.store,
             agents=agents,
@@ -103,8 +105,9 @@ class Thread:
             limits=self.limits,
             retry=RetryPolicy(jitter=0),
             grace=self.grace,
+            people=people,
         )
-        self.answers = Answers(store=self.store, agents=agents, access=self.access)
+        self.answers = Answers(store=self.store, agents=agents, access=self.access, people=people)
         self.egress = Egress(
             store=self.store, channels={CHANNEL: self.channel}, owner=owner, retry=RetryPolicy(attempts=5, jitter=0)
         )
