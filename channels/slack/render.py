@@ -6,7 +6,7 @@ What lives here: pure rendering of `Outbound` within a message's limits. What do
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from channels.fallback import card_text, split_text
@@ -75,7 +75,8 @@ def render(message: Outbound, *, tag: str, files: Files = Files.ADDED, editing: 
 
 def _with_card(card: Card, text: str, blocks: list[Block], *, tag: str, files: Files, kept: tuple[File, ...]) -> Rendered:
     drawn = card_blocks(card, room=MAX_MARKDOWN - characters(blocks), where=_WHERE[files])
-    words = card_text(card)
+    # Buttons carry the choice: a number that is typed in a thread is a message like any other.
+    words = card_text(replace(card, buttons=()))
     plain = [*_section_blocks(text), *plain_card_blocks(card, words, room=MAX_PLAIN)]
     summary = _summary("\n".join(filter(None, [mrkdwn(text).strip(), escape(words)])))
     added = (*kept, *(File(long.name, long.content) for long in drawn.long)) if files is Files.ADDED else ()
