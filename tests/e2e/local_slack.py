@@ -29,7 +29,6 @@ PORT, BOT_PORT = 4800, 8700
 PATIENCE = 20.0
 TOKEN, SECRET = "xoxb-test-token", "a-signing-secret-of-the-test"
 GENERAL, ALICE, BOB, BOT = "C01GENERAL", "U01ALICE", "U02BOB", "U0MOORINGS"
-DIRECT = f"D_{ALICE}"
 
 _CONFIG = {
     "workspace": {"name": "Harbour", "domain": "harbour", "teamId": "T01HARBOUR"},
@@ -107,6 +106,13 @@ class LocalSlack:
                     await self.control("interact", channel=message["channel"], messageTs=message["ts"], user=user, action=action)
                     return
         raise AssertionError(f"no button {label!r} in {message['blocks']}")
+
+    async def opens(self, user: str) -> str:
+        """Have somebody look at the bot's page, which opens their direct messages; returns that channel."""
+        await self.control("open-home", user=user)
+        channels = (await self.control("state"))["channels"]
+        [found] = [str(one["id"]) for one in channels if one["is_im"] and user in one["members"]]
+        return found
 
     async def messages(self, channel: str = GENERAL) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = (await self.control(f"messages/{channel}"))["messages"]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.e2e.local_slack import ALICE, BOB, BOT, DIRECT, GENERAL, PATIENCE, LocalSlack, local_slack
+from tests.e2e.local_slack import ALICE, BOB, BOT, GENERAL, PATIENCE, LocalSlack, local_slack
 
 T = TypeVar("T")
 
@@ -35,7 +35,11 @@ def words(message: dict[str, Any]) -> str:
 
     def shown(part: object) -> list[str]:
         if isinstance(part, dict):
-            return [text for name, value in part.items() for text in ([value] if name == "text" and isinstance(value, str) else shown(value))]
+            return [
+                text
+                for name, value in part.items()
+                for text in ([value] if name == "text" and isinstance(value, str) else shown(value))
+            ]
         return [text for one in part for text in shown(one)] if isinstance(part, list) else []
 
     return "\n".join(shown(message["blocks"]))
@@ -118,24 +122,30 @@ async def test_a_denied_refund_does_not_run(harbour: LocalSlack) -> None:
 
 
 async def test_a_direct_message_is_one_conversation_without_mentions(harbour: LocalSlack) -> None:
-    async def answers() -> list[dict[str, Any]]:
-        return [one for one in await harbour.messages(DIRECT) if one["user"] == BOT]
+    direct = await harbour.opens(ALICE)
 
-    await harbour.says(ALICE, "hello", channel=DIRECT)
+    async def answers() -> list[dict[str, Any]]:
+        return [one for one in await harbour.messages(direct) if one["user"] == BOT]
+
+    await harbour.says(ALICE, "hello", channel=direct)
     [first] = await until(answers)
     assert first["text"] == "Hello alice! This is message 1 of this conversation."
     assert "thread_ts" not in first
-    await harbour.says(ALICE, "refund 5 for ch_9", channel=DIRECT)
+    await harbour.says(ALICE, "refund 5 for ch_9", channel=direct)
     card = (await until(lambda: longer(answers, 2)))[1]
     await harbour.clicks(ALICE, card, "Approve")
     *_, reply = await until(lambda: longer(answers, 3))
     assert reply["text"].startswith("Refunded 5 for ch_9")
 
 
-async def test_a_long_value_is_shared_as_a_file_first(harbour: LocalSlack) -> None:
-    thread = await harbour.says(ALICE, f"<@{BOT}> stream 3000")
-    found = await settled(harbour, thread, 1)
-    assert found
+async def test_a_reply_that_is_too_long_comes_as_a_file_and_its_beginning(harbour: LocalSlack) -> None:
+    told = "and so on " * 4_100
+    thread = await harbour.says(ALICE, f"<@{BOT}> {told}")
+    file, reply = await settled(harbour, thread, 2)
+    assert [shared["name"] for shared in file["files"]] == ["reply.md"]
+    assert file["files"][0]["size"] > len(told)
+    assert words(reply).startswith("You said: and so on")
+    assert "The file above has all of it." in words(reply)
 
 
 async def test_the_emulator_took_every_call(harbour: LocalSlack) -> None:
@@ -145,7 +155,8 @@ async def test_the_emulator_took_every_call(harbour: LocalSlack) -> None:
     assert set(answers) == {"HTTP 200"}
     called = {entry["summary"] for entry in entries if (entry["direction"], entry["kind"]) == ("from_bot", "web_api")}
     assert called >= {"chat.postMessage", "chat.update", "chat.postEphemeral", "users.info", "conversations.info"}
-    assert all(call["channel"] in {GENERAL, DIRECT} for call in await harbour.calls("chat.postMessage"))
+    in_channel = [call for call in await harbour.calls("chat.postMessage") if call["channel"] == GENERAL]
+    assert all(call["thread_ts"] for call in in_channel)
 
 
 async def private_to(slack: LocalSlack, user: str, thread: str) -> list[dict[str, Any]]:
