@@ -28,6 +28,7 @@ from channels.slack.search import Search, metadata
 
 log = logging.getLogger("moorings.slack")
 
+_K = TypeVar("_K")
 _T = TypeVar("_T")
 
 MAX_BODY = 1024 * 1024
@@ -72,6 +73,7 @@ class Slack(Channel):
         self._sending: dict[str, tuple[asyncio.Lock, int]] = {}
         self._sent: OrderedDict[str, MessageRef] = OrderedDict()
         self._missed: OrderedDict[str, int] = OrderedDict()
+        self._shared: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def __repr__(self) -> str:
         """Name the channel; its secrets stay out of logs."""
@@ -198,7 +200,10 @@ class Slack(Channel):
         try:
             async with asyncio.timeout(ATTEMPT_SECONDS):
                 for file in drawn.files:
+                    if (delivery.id, file.name) in self._shared:
+                        continue  # an earlier attempt came this far, and then its message had to wait
                     await self._calls().upload(file.name, file.content, channel=address.channel, thread=address.thread)
+                    _bounded(self._shared, (delivery.id, file.name), None)
         except TimeoutError:
             raise DeliveryFailed(UNCLEAR, permanent=False) from None
         except DeliveryFailed as error:
@@ -263,7 +268,7 @@ def _body(form: Form) -> dict[str, object]:
     return {"text": form.text, "blocks": list(form.blocks)}
 
 
-def _bounded(held: OrderedDict[str, _T], key: str, value: _T) -> None:
+def _bounded(held: OrderedDict[_K, _T], key: _K, value: _T) -> None:
     held[key] = value
     held.move_to_end(key)
     if len(held) > MAX_REMEMBERED:

@@ -35,7 +35,7 @@ class Demo:
         self.data = data
         self.port = port
         self._within = within
-        self._env = environment(**(variables or {}))
+        self._env = environment() | dict(variables or {})
         self.address = ""
         self.key = ""
         self._lines: list[str] = []

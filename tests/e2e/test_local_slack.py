@@ -163,9 +163,10 @@ async def private_to(slack: LocalSlack, user: str, thread: str) -> list[dict[str
     return [one for one in await slack.messages() if one.get("ephemeral_to") == user and one.get("thread_ts") == thread]
 
 
-async def without_buttons(slack: LocalSlack, thread: str) -> dict[str, Any] | None:
+async def without_buttons(slack: LocalSlack, thread: str) -> dict[str, Any]:
+    """Return the card once it has no buttons any more, and until then nothing."""
     card, *_ = await slack.replies(thread)
-    return None if labels(card) else card
+    return {} if labels(card) else card
 
 
 async def longer(look: Callable[[], Awaitable[list[dict[str, Any]]]], count: int) -> list[dict[str, Any]]:
