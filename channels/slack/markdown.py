@@ -14,7 +14,7 @@ _CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
 _MENTION = re.compile(r"<(?=[@#][A-Za-z0-9]|!(?:channel|here|everyone|group|subteam\^|date\^))", re.IGNORECASE)
 _SAFE = r"(?:https?://|mailto:)"
 _ODD_LINK = re.compile(rf"\](?=\((?!\s*<?{_SAFE}))", re.IGNORECASE)
-_ODD_DEFINITION = re.compile(rf"^( {{0,3}})\[(?=[^\]\n]+\]:(?!\s*<?{_SAFE}))", re.IGNORECASE | re.MULTILINE)
+_ODD_DEFINITION = re.compile(rf"^( {{0,3}}\[[^\]\n]+\])(?=:(?!\s*<?{_SAFE}))", re.IGNORECASE | re.MULTILINE)
 _ODD_AUTOLINK = re.compile(rf"<(?=[a-z][a-z0-9+.-]*:)(?!{_SAFE}[^\s|>]*>)", re.IGNORECASE)
 _IMAGE = re.compile(r"!\[(?=[^\]\n]*\]\()")
 _LINK = re.compile(r"\[([^\[\]\n]+)\]\((https?://[^\s()<>|]+(?:\([^\s()<>|]*\)[^\s()<>|]*)*)\)")
@@ -51,7 +51,7 @@ def mrkdwn(text: str) -> str:
 def _plain_links(text: str) -> str:
     text = _IMAGE.sub("[", text)
     text = _ODD_LINK.sub(f"]{_JOINER}", text)
-    text = _ODD_DEFINITION.sub(rf"\1[{_JOINER}", text)
+    text = _ODD_DEFINITION.sub(rf"\1{_JOINER}", text)
     return _ODD_AUTOLINK.sub(f"<{_JOINER}", text)
 
 

@@ -65,11 +65,8 @@ def render(message: Outbound, *, tag: str, files: Files = Files.ADDED, editing: 
     blocks = _text_blocks(text, notice=message.notice)
     if message.card is None:
         shown = mrkdwn(text).strip() or "(an empty message)"
-        if len(blocks) > MAX_BLOCKS:
-            blocks = []
-        best = Form(_summary(shown), _tagged(blocks, tag))
-        limit = MAX_EDITED_TEXT if editing else MAX_TEXT
-        return Rendered(best if blocks else Form(_cut(shown, limit)), Form(_cut(shown, limit)), kept)
+        plain = Form(_cut(shown, MAX_EDITED_TEXT) if editing else shown)
+        return Rendered(Form(_cut(shown, MAX_EDITED_TEXT), _tagged(blocks, tag)) if blocks else plain, plain, kept)
     return _with_card(message.card, text, blocks, tag=tag, files=files, kept=kept)
 
 
@@ -78,7 +75,7 @@ def _with_card(card: Card, text: str, blocks: list[Block], *, tag: str, files: F
     # Buttons carry the choice: a number that is typed in a thread is a message like any other.
     words = card_text(replace(card, buttons=()))
     plain = [*_section_blocks(text), *plain_card_blocks(card, words, room=MAX_PLAIN)]
-    summary = _summary("\n".join(filter(None, [mrkdwn(text).strip(), escape(words)])))
+    summary = _cut("\n".join(filter(None, [mrkdwn(text).strip(), escape(words)])), MAX_EDITED_TEXT)
     added = (*kept, *(File(long.name, long.content) for long in drawn.long)) if files is Files.ADDED else ()
     return Rendered(Form(summary, _tagged([*blocks, *drawn.blocks], tag)), Form(summary, _tagged(plain, f"{tag}-p")), added)
 
@@ -97,9 +94,11 @@ def _whole(text: str) -> str:
 
 def _fitted(text: str, *, with_card: bool, files: Files, editing: bool) -> tuple[str, tuple[File, ...]]:
     """Return the text that fits, and the file with all of it if it doesn't."""
-    limit = MAX_WITH_CARD if with_card else MAX_TEXT
-    fits = len(text) <= limit and (with_card or len(text) <= MAX_MARKDOWN or len(_sections(text)) <= MAX_BLOCKS)
-    if fits:
+    small = MAX_WITH_CARD if with_card else MAX_MARKDOWN
+    if len(text) <= small:
+        return text, ()
+    # A longer one goes as sections or, if those are refused, as text: an update takes neither.
+    if not (with_card or editing or len(text) > MAX_TEXT or len(mrkdwn(text)) > MAX_TEXT or len(_sections(text)) > MAX_BLOCKS):
         return text, ()
     if files is Files.ADDED:
         preview = _beginning(text, PREVIEW)
@@ -140,10 +139,6 @@ def _section(piece: str) -> Iterator[str]:
         return
     for smaller in split_text(piece, max(64, len(piece) // 2)):
         yield from _section(smaller)
-
-
-def _summary(text: str) -> str:
-    return _cut(text, MAX_EDITED_TEXT)
 
 
 def _cut(text: str, limit: int) -> str:

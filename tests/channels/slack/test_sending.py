@@ -1,0 +1,397 @@
+"""One delivery, one message: posted into its thread, found again when the answer was lost, plainer when refused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+
+from channels import BadAddress, Button, Card, CardOutcome, Delivery, DeliveryFailed, MessageRef, Outbound, RateLimited
+from channels.slack import Slack
+from channels.slack.address import SlackAddress
+from channels.slack.api import PERMANENT, UNCLEAR
+from channels.slack.search import EVENT_TYPE
+from tests.channels.slack.fake import BOT, CHANNEL, ROOT, TEAM, MiniSlack, dropped, refusal
+from tests.channels.slack.payloads import SECRET, Json
+
+THREAD = SlackAddress("", TEAM, CHANNEL, ROOT).encode()
+DM = SlackAddress("", TEAM, "D1", None).encode()
+CARD = Card("Sure?", fields=(("amount", "140"),), buttons=(Button("Yes", "prm:yes"),))
+SETTLED = replace(CARD, buttons=(), outcome=CardOutcome("approved", "Approved by Bob", at=0))
+
+
+def delivery(message: Outbound | str = "hello", *, id: str = "dlv_1", attempt: int = 1, address: str = THREAD) -> Delivery:
+    return Delivery(id, attempt, address=address, message=Outbound(message) if isinstance(message, str) else message)
+
+
+async def fate(channel: Slack, sent: Delivery) -> DeliveryFailed | RateLimited | MessageRef:
+    try:
+        return await channel.send(sent)
+    except (DeliveryFailed, RateLimited) as error:
+        return error
+
+
+async def test_a_reply_goes_into_its_thread_quietly_and_with_its_name(world: MiniSlack, slack: Slack) -> None:
+    ref = await slack.send(delivery("**hello** & <!channel>"))
+    (body,) = world.bodies("chat.postMessage")
+    assert (body["channel"], body["thread_ts"], body["unfurl_links"], body["unfurl_media"]) == (CHANNEL, ROOT, False, False)
+    assert body["metadata"] == {"event_type": EVENT_TYPE, "event_payload": {"delivery_id": "dlv_1"}}
+    assert body["text"] == "*hello* &amp; &lt;!channel&gt;"
+    assert body["blocks"][0]["type"] == "markdown"
+    assert "<!channel>" not in body["blocks"][0]["text"]
+    assert ref == MessageRef("slack", THREAD, id=world.messages[CHANNEL][0]["ts"])
+
+
+async def test_a_direct_message_is_answered_without_a_thread(world: MiniSlack, slack: Slack) -> None:
+    await slack.send(delivery(address=DM))
+    assert "thread_ts" not in world.bodies("chat.postMessage")[0]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "slack:v1:-:T1:C1:dm",
+        "slack:v1:-:T1:C1:",
+        "slack:v1:-:T1:C1",
+        "slack:v1::T1:C1:1.1",
+        "slack:v1:-:T1:C1:root",
+        "slack:v2:-:T1:C1:1.1",
+    ],
+)
+async def test_an_incomplete_address_is_never_sent_to_the_channels_root(world: MiniSlack, slack: Slack, address: str) -> None:
+    with pytest.raises(BadAddress):
+        await slack.send(delivery(address=address))
+    assert world.calls == []
+
+
+# Once
+
+
+@pytest.mark.parametrize("address", [THREAD, DM])
+async def test_a_message_whose_answer_was_lost_is_found_not_posted_again(world: MiniSlack, slack: Slack, address: str) -> None:
+    world.after["chat.postMessage"].append(dropped)
+    lost = await fate(slack, delivery(address=address))
+    assert isinstance(lost, DeliveryFailed)
+    assert (lost.code, lost.permanent) == (UNCLEAR, False)
+    ref = await slack.send(delivery(attempt=2, address=address))
+    assert isinstance(ref, MessageRef)
+    assert len(world.bodies("chat.postMessage")) == 1
+    again = Slack(bot_token="xoxb-test", signing_secret=SECRET, api_url=world.url, now=world.now)
+    assert await again.find(address, "dlv_1") == ref
+    await again.close()
+
+
+@pytest.mark.parametrize("age", [0, 7_200, 3 * 86_400])
+async def test_a_message_is_found_in_a_busy_thread_however_old(world: MiniSlack, slack: Slack, age: int) -> None:
+    ref = await slack.send(delivery())
+    slack._sent.clear()
+    for _ in range(450):
+        world.messages[CHANNEL].append({"ts": world.ts(), "user": "UALICE", "thread_ts": ROOT, "text": "more"})
+    world.now_ms += age * 1_000
+    assert await slack.find(THREAD, "dlv_1") == ref
+
+
+async def test_the_search_is_bounded_and_reads_the_newest_first(world: MiniSlack, slack: Slack) -> None:
+    for _ in range(5_000):
+        world.messages[CHANNEL].append({"ts": world.ts(), "user": "UALICE", "thread_ts": ROOT, "text": "more"})
+    world.now_ms += 2 * 86_400_000
+    ref = await slack.send(delivery())
+    slack._sent.clear()
+    assert await slack.find(THREAD, "dlv_1") == ref
+    assert len(world.bodies("conversations.replies")) == 1
+    assert await slack.find(THREAD, "dlv_2") is None
+    assert len(world.bodies("conversations.replies")) <= 21
+
+
+async def test_only_our_own_metadata_counts(world: MiniSlack, slack: Slack) -> None:
+    named = {"event_type": EVENT_TYPE, "event_payload": {"delivery_id": "dlv_1"}}
+    for more in (
+        {"user": "UEVIL", "metadata": named},
+        {"user": BOT, "metadata": named | {"event_type": "other"}},
+        {"user": BOT, "metadata": 7},
+    ):
+        world.messages[CHANNEL].append({"ts": world.ts(), "thread_ts": ROOT, "text": "x", **more})
+    assert await slack.find(THREAD, "dlv_1") is None
+
+
+async def test_a_search_that_was_just_in_vain_is_not_made_twice(world: MiniSlack, slack: Slack) -> None:
+    assert await slack.find(THREAD, "dlv_1") is None
+    looked = len(world.bodies("conversations.replies"))
+    await slack.send(delivery(attempt=2))
+    assert len(world.bodies("conversations.replies")) == looked
+
+
+async def test_without_the_scope_to_look_a_message_is_sent_rather_than_lost(
+    world: MiniSlack, slack: Slack, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.before["conversations.replies"].append(refusal("missing_scope", needed="channels:history"))
+    with caplog.at_level(logging.WARNING):
+        await slack.send(delivery(attempt=2))
+    assert "may be shown twice" in caplog.text
+
+
+async def test_a_search_that_fails_sends_nothing(world: MiniSlack, slack: Slack) -> None:
+    world.before["conversations.replies"].append(refusal("internal_error", status=500))
+    assert isinstance(await fate(slack, delivery(attempt=2)), DeliveryFailed)
+    assert world.bodies("chat.postMessage") == []
+
+
+# Edits
+
+
+async def test_a_card_is_settled_in_place(world: MiniSlack, slack: Slack) -> None:
+    ref = await slack.send(delivery(Outbound(card=CARD)))
+    assert await slack.edit(ref, delivery(Outbound(card=SETTLED), id="dlv_2")) == ref
+    (body,) = world.bodies("chat.update")
+    assert (body["channel"], body["ts"]) == (CHANNEL, ref.id)
+    assert "metadata" not in body  # what it carries stays: it is found by its first name
+    assert "actions" not in [block["type"] for block in body["blocks"]]
+    assert world.shown(CHANNEL, "UALICE")[0].count("Approved by Bob") == 1
+    slack._sent.clear()
+    assert await slack.find(THREAD, "dlv_1") == ref
+
+
+async def test_a_card_is_settled_days_later_by_another_process(world: MiniSlack, slack: Slack) -> None:
+    ref = await slack.send(delivery(Outbound(card=CARD)))
+    world.now_ms += 3 * 86_400_000
+    later = Slack(bot_token="xoxb-test", signing_secret=SECRET, api_url=world.url, now=world.now)
+    await later.edit(ref, delivery(Outbound(card=SETTLED), id="dlv_2"))
+    await later.close()
+    assert "Approved by Bob" in world.shown(CHANNEL, "UALICE")[0]
+
+
+async def test_a_message_that_is_gone_cant_be_edited_for_good(slack: Slack) -> None:
+    with pytest.raises(DeliveryFailed) as failed:
+        await slack.edit(MessageRef("slack", THREAD, id="1.1"), delivery())
+    assert (failed.value.code, failed.value.permanent) == ("message_not_found", True)
+
+
+async def test_a_long_edit_still_shows(world: MiniSlack, slack: Slack) -> None:
+    ref = await slack.send(delivery("short"))
+    await slack.edit(ref, delivery("long " * 2_000, id="dlv_2"))
+    assert world.shown(CHANNEL, "UALICE")[0].count("long") == 2_000
+
+
+# Private
+
+
+async def test_a_private_message_is_for_one_reader_in_the_thread(world: MiniSlack, slack: Slack) -> None:
+    ref = await slack.send(delivery(Outbound("psst", notice=True, private_to="UALICE")))
+    (body,) = world.bodies("chat.postEphemeral")
+    assert (body["user"], body["thread_ts"]) == ("UALICE", ROOT)
+    assert world.shown(CHANNEL, "UBOB") == []
+    await slack.edit(ref, delivery(Outbound("psst again", private_to="UALICE"), id="dlv_2"))
+    assert len(world.bodies("chat.postEphemeral")) == 2
+
+
+async def test_a_private_message_never_becomes_a_public_file_or_edit(world: MiniSlack, slack: Slack) -> None:
+    await slack.send(delivery(Outbound("secret " * 10_000, private_to="UALICE")))
+    assert world.files == []
+    public = await slack.send(delivery("open", id="dlv_2"))
+    with pytest.raises(DeliveryFailed) as failed:
+        await slack.edit(public, delivery(Outbound("secret", private_to="UALICE"), id="dlv_3"))
+    assert failed.value.permanent
+    assert not any("secret" in shown for shown in world.shown(CHANNEL, "UBOB"))
+
+
+# Refusals
+
+PERMANENT_CODES = [
+    "channel_not_found",
+    "is_archived",
+    "not_in_channel",
+    "token_revoked",
+    "account_inactive",
+    "invalid_auth",
+    "missing_scope",
+    "cant_update_message",
+    "message_not_found",
+    "user_not_in_channel",
+]
+
+
+@pytest.mark.parametrize("code", PERMANENT_CODES)
+async def test_what_no_retry_helps_ends_at_once(world: MiniSlack, slack: Slack, code: str) -> None:
+    assert code in PERMANENT
+    world.before["chat.postMessage"].append(refusal(code))
+    failed = await fate(slack, delivery())
+    assert isinstance(failed, DeliveryFailed)
+    assert (failed.code, failed.permanent) == (code, True)
+    assert len(world.bodies("chat.postMessage")) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (refusal("internal_error"), "internal_error"),
+        (refusal("new_word_of_slacks"), "new_word_of_slacks"),
+        (refusal("service_unavailable", status=503), UNCLEAR),
+        (lambda _: web.Response(status=502, text="<html>bad gateway</html>", content_type="text/html"), UNCLEAR),
+        (lambda _: web.Response(text="not what was asked for"), UNCLEAR),
+        (lambda _: web.Response(text="{", content_type="application/json"), UNCLEAR),
+        (lambda _: web.Response(body=b"\xff", content_type="application/json"), UNCLEAR),
+        (lambda _: web.json_response([]), UNCLEAR),
+        (lambda _: web.json_response({"ok": True}), UNCLEAR),
+        (dropped, UNCLEAR),
+    ],
+)
+async def test_what_may_pass_is_tried_again_later_and_not_here(world: MiniSlack, slack: Slack, fault: object, code: str) -> None:
+    world.before["chat.postMessage"].append(fault)  # type: ignore[arg-type]
+    failed = await fate(slack, delivery())
+    assert isinstance(failed, DeliveryFailed)
+    assert (failed.code, failed.permanent) == (code, False)
+    assert len(world.bodies("chat.postMessage")) == 1
+
+
+async def test_no_error_holds_the_token(world: MiniSlack, slack: Slack, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    for fault in (refusal("internal_error"), dropped):
+        world.before["chat.postMessage"].append(fault)
+        failed = await fate(slack, delivery())
+        assert isinstance(failed, DeliveryFailed)
+        assert failed.__cause__ is None
+        assert failed.__suppress_context__
+    assert "xoxb-test" not in caplog.text
+    assert "xoxb-test" not in repr(slack._api)
+
+
+async def test_without_a_token_nothing_is_called(world: MiniSlack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLACK_BOT_TOKEN", raising=False)
+    failed = await fate(Slack(signing_secret=SECRET, api_url=world.url), delivery())
+    assert isinstance(failed, DeliveryFailed)
+    assert failed.permanent
+
+
+# Plainer forms
+
+
+@pytest.mark.parametrize(
+    "code", ["invalid_blocks", "msg_too_long", "msg_blocks_too_long", "msg_blocks_too_many", "invalid_blocks_format"]
+)
+async def test_a_refused_form_is_followed_by_a_plainer_one_at_once(world: MiniSlack, slack: Slack, code: str) -> None:
+    world.before["chat.postMessage"].append(refusal(code))
+    await slack.send(delivery(Outbound("**look**", CARD)))
+    (shown,) = world.shown(CHANNEL, "UALICE")
+    for word in ("look", "Sure?", "140", "Yes"):
+        assert word in shown
+    world.before["chat.postMessage"].append(refusal(code))
+    await slack.send(delivery("**plain**", id="dlv_2"))
+    assert world.shown(CHANNEL, "UALICE")[1] == "*plain*"
+
+
+async def test_a_form_refused_twice_is_refused_for_good(world: MiniSlack, slack: Slack) -> None:
+    world.before["chat.postMessage"] += [refusal("invalid_blocks"), refusal("invalid_blocks")]
+    failed = await fate(slack, delivery())
+    assert isinstance(failed, DeliveryFailed)
+    assert (failed.code, failed.permanent) == ("invalid_blocks", True)
+    assert len(world.bodies("chat.postMessage")) == 2
+
+
+async def test_a_slack_that_takes_less_in_blocks_gets_the_text(world: MiniSlack, slack: Slack) -> None:
+    text = "\n".join(f"line {number}" for number in range(2_500))
+    await slack.send(delivery(text))
+    assert world.shown(CHANNEL, "UALICE") == [text]
+    assert len(world.bodies("chat.postMessage")) == 2
+
+
+# Files
+
+
+async def test_what_fits_no_message_is_a_file_before_it(world: MiniSlack, slack: Slack) -> None:
+    text = "word " * 20_000
+    await slack.send(delivery(text))
+    assert world.files == [{"name": "reply.md", "content": text.encode(), "channel": CHANNEL, "thread_ts": ROOT}]
+    assert "The file above has all of it" in world.shown(CHANNEL, "UALICE")[0]
+    names = [name for name, _ in world.calls]
+    assert names.index("files.completeUploadExternal") < names.index("chat.postMessage")
+
+
+async def test_a_value_too_long_for_a_card_is_a_file_to_the_byte(world: MiniSlack, slack: Slack) -> None:
+    value = "x\u200b" * 20_000
+    await slack.send(delivery(Outbound(card=replace(CARD, fields=(("script", value),)))))
+    assert [file["content"] for file in world.files] == [value.encode()]
+
+
+async def test_where_files_are_refused_the_cut_says_so(world: MiniSlack, slack: Slack) -> None:
+    world.before["files.getUploadURLExternal"].append(refusal("missing_scope", needed="files:write"))
+    await slack.send(delivery("word " * 20_000))
+    assert "of 100,000 characters are shown; Slack took no file" in world.shown(CHANNEL, "UALICE")[0]
+
+
+async def test_a_file_that_fails_for_now_is_tried_again_with_its_message(world: MiniSlack, slack: Slack) -> None:
+    world.before["files.getUploadURLExternal"].append(refusal("internal_error", status=500))
+    assert isinstance(await fate(slack, delivery("word " * 20_000)), DeliveryFailed)
+    assert world.messages[CHANNEL] == []
+
+
+# Pacing
+
+
+async def test_a_wait_that_slack_asks_for_is_kept_for_that_channel_only(world: MiniSlack, slack: Slack) -> None:
+    world.before["chat.postMessage"].append(refusal("ratelimited", status=429, headers={"Retry-After": "7"}))
+    limited = await fate(slack, delivery())
+    assert isinstance(limited, RateLimited)
+    assert limited.retry_after == 7
+    early = await fate(slack, delivery())
+    assert isinstance(early, RateLimited)
+    assert len(world.bodies("chat.postMessage")) == 1
+    await slack.send(delivery(id="dlv_2", address=DM))
+    world.now_ms += 7_000
+    await slack.send(delivery())
+
+
+@pytest.mark.parametrize(
+    "header", [{}, {"Retry-After": "soon"}, {"Retry-After": "-5"}, {"Retry-After": "nan"}, {"Retry-After": "999999999"}]
+)
+async def test_an_odd_wait_is_still_a_wait(world: MiniSlack, slack: Slack, header: dict[str, str]) -> None:
+    world.before["chat.postMessage"].append(refusal("ratelimited", status=429, headers=header))
+    limited = await fate(slack, delivery())
+    assert isinstance(limited, RateLimited)
+    assert 1 <= limited.retry_after <= 3_600
+
+
+async def test_a_burst_to_one_channel_is_told_to_wait_before_slack_has_to(world: MiniSlack, slack: Slack) -> None:
+    at = world.now_ms
+    fates: list[object] = []
+    for number in range(6):
+        world.now_ms = at
+        fates.append(await fate(slack, delivery(id=f"dlv_{number}")))
+    waits = [found.retry_after for found in fates if isinstance(found, RateLimited)]
+    assert len(waits) == 2
+    assert all(0 < wait <= 1 for wait in waits)
+    assert len(world.bodies("chat.postMessage")) == 4
+
+
+async def test_a_slow_slack_is_given_up_in_time(slack: Slack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("channels.slack.channel.ATTEMPT_SECONDS", 0.05)
+
+    async def hang(api: object, method: str, body: object, *, channel: str) -> Json:
+        await asyncio.Event().wait()
+        return {}
+
+    monkeypatch.setattr("channels.slack.api.Api.post", hang)
+    failed = await fate(slack, delivery())
+    assert isinstance(failed, DeliveryFailed)
+    assert (failed.code, failed.permanent) == (UNCLEAR, False)
+
+
+async def test_a_closed_channel_opens_again(slack: Slack) -> None:
+    await slack.send(delivery())
+    await slack.close()
+    await slack.close()
+    await slack.send(delivery(id="dlv_2"))
+
+
+def test_each_event_loop_has_its_own_client() -> None:
+    channel = Slack(bot_token="xoxb-test", signing_secret=SECRET, api_url="http://127.0.0.1:1/api/")
+
+    async def once() -> object:
+        client = channel._calls()._client()
+        assert client is channel._calls()._client()
+        await channel.close()
+        return client
+
+    assert asyncio.run(once()) is not asyncio.run(once())
