@@ -50,6 +50,8 @@ def test_a_demo_with_half_of_slack_says_what_is_missing(tmp_path: Path, variable
 
 def test_an_app_with_half_of_slack_is_not_developed_either(tmp_path: Path) -> None:
     source = "from bot import Agent, Bot\nfrom channels.slack import Slack\n"
-    (tmp_path / "app.py").write_text(f"{source}bot = Bot(agents=[Agent('support', 'scripted')], channels=[Slack(bot_token='xoxb-1')])\n")
+    (tmp_path / "app.py").write_text(
+        f"{source}bot = Bot(agents=[Agent('support', 'scripted')], channels=[Slack(bot_token='xoxb-1')])\n"
+    )
     said = refusal(run(tmp_path, "dev", "app:bot", *DEMO[1:]))
     assert said == "slack: no signing secret; set SLACK_SIGNING_SECRET, or give Slack(signing_secret=…)"
