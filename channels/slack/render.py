@@ -5,6 +5,7 @@ What lives here: pure rendering of `Outbound` within a message's limits. What do
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -20,10 +21,11 @@ MAX_TEXT = 40_000
 MAX_EDITED_TEXT = 3_800
 """Bytes: an update with a longer `text` is refused as too long, whatever the blocks say."""
 
-MAX_WITH_CARD = 3_000
-MAX_PLAIN = 6_000
+MAX_WITH_CARD = 2_000
 PREVIEW = 3_000
 MAX_NOTICE = 2_000
+
+_UNSENDABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
 class Files(StrEnum):
@@ -74,7 +76,8 @@ def _with_card(card: Card, text: str, blocks: list[Block], *, tag: str, files: F
     drawn = card_blocks(card, room=MAX_MARKDOWN - characters(blocks), where=_WHERE[files])
     # Buttons carry the choice: a number that is typed in a thread is a message like any other.
     words = card_text(replace(card, buttons=()))
-    plain = [*_section_blocks(text), *plain_card_blocks(card, words, room=MAX_PLAIN)]
+    sections = _section_blocks(text)
+    plain = [*sections, *plain_card_blocks(card, room=MAX_MARKDOWN - characters(sections))]
     summary = _cut("\n".join(filter(None, [mrkdwn(text).strip(), escape(words)])), MAX_EDITED_TEXT)
     added = (*kept, *(File(long.name, long.content) for long in drawn.long)) if files is Files.ADDED else ()
     return Rendered(Form(summary, _tagged([*blocks, *drawn.blocks], tag)), Form(summary, _tagged(plain, f"{tag}-p")), added)
@@ -88,8 +91,8 @@ _WHERE = {
 
 
 def _whole(text: str) -> str:
-    """Return the text without half characters, which no JSON of Slack's takes."""
-    return text.encode("utf-8", errors="replace").decode()
+    """Return the text with a sign for each half character and control character: no message can hold those."""
+    return _UNSENDABLE.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
 def _fitted(text: str, *, with_card: bool, files: Files, editing: bool) -> tuple[str, tuple[File, ...]]:
@@ -135,7 +138,8 @@ def _section(piece: str) -> Iterator[str]:
     """Write a piece in mrkdwn, in several where the escapes make it too long."""
     shown = mrkdwn(piece)
     if len(shown) <= MAX_SECTION:
-        yield shown
+        if shown.strip():
+            yield shown
         return
     for smaller in split_text(piece, max(64, len(piece) // 2)):
         yield from _section(smaller)

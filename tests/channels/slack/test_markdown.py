@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from channels.slack.markdown import escape, harmless, mrkdwn
+from channels.slack.reading import readable
 
 _PINGS = re.compile(r"<(?:[@#][A-Za-z0-9]|!(?:channel|here|everyone|group|subteam|date))", re.IGNORECASE)
 _ENTITIES = re.compile(r"<([^<>]*)>")
@@ -72,6 +73,7 @@ def test_what_harms_nobody_is_kept_to_the_letter(text: str) -> None:
         ("# Title\n- one\n* two", "*Title*\n• one\n• two"),
         ("## **Both** here", "*Both here*"),
         ("> quoted & more", ">quoted &amp; more"),
+        ("> > **deep**", ">*deep*"),
         ("[a b](https://a.example/x?y=1&z=2)", "<https://a.example/x?y=1&amp;z=2|a b>"),
         ("<https://a.example>", "<https://a.example>"),
         ("`a **b** <c>`", "`a **b** &lt;c&gt;`"),
@@ -130,3 +132,35 @@ def test_escaping_is_undone_by_reading(text: str) -> None:
     for name, char in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):
         assert char == escape(char).replace(name, char)
     assert escape(text).count("<") == 0
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "**x ",
+        "~~x ",
+        "![",
+        "[",
+        "](",
+        "`",
+        "``a` ",
+        "<https://",
+        "&lt;https://",
+        "# a   ",
+        "#",
+        " ",
+        "> ",
+        "<a:",
+        "[a]:",
+        "*",
+        "_",
+        "(",
+        "\n```\n",
+    ],
+)
+def test_no_text_takes_longer_than_its_size(piece: str) -> None:
+    text = "# a" + piece * (40_000 // len(piece)) + "b"
+    for hostile in (text, text[3:]):
+        assert mrkdwn(hostile)
+        assert harmless(hostile)
+    assert readable(text.replace("#", "<@U1>"), bot_user="U1")

@@ -169,6 +169,7 @@ async def test_who_cannot_tell_themselves_apart_hears_only_clients_of_people() -
         (message(subtype=["file_share"]), "ignored"),
         (message(hidden=True), "ignored"),
         (message(user="U2", bot_id="B9"), "ignored"),
+        (message(user="U2", app_id="A9"), "ignored"),
         (message(user="U2", bot_profile={"id": "B9"}), "ignored"),
         (message(user="USLACKBOT"), "ignored"),
         (message(""), "ignored"),
