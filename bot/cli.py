@@ -104,9 +104,8 @@ def demo(
     allow_network: AllowNetwork = False,
 ) -> None:
     """Try it: a local page that behaves like a thread, with a scripted model and an own SQLite file; in Slack too, if set up."""
-    if any(name.startswith("SLACK_") for name in os.environ):
-        preflight.load_app(DEMO_APP).check()  # before the worker is there, which would say the same once more
-    _with_console(DEMO_APP, data, host=host, port=port, no_open=no_open, allow_network=allow_network)
+    hears = _hears(DEMO_APP) if any(name.startswith("SLACK_") for name in os.environ) else []
+    _with_console(DEMO_APP, data, hears=hears, host=host, port=port, no_open=no_open, allow_network=allow_network)
 
 
 @commands.command()
@@ -120,13 +119,18 @@ def dev(
     allow_network: AllowNetwork = False,
 ) -> None:
     """Develop: your bot on the local page, with an own SQLite file."""
+    _with_console(app, data, hears=_hears(app), host=host, port=port, no_open=no_open, allow_network=allow_network)
+
+
+def _hears(app: str) -> list[str]:
+    """Check a bot before its worker is there, which would say the same once more; returns the channels it is on."""
     bot = preflight.load_app(app)
     preflight.check_models(bot)
     bot.check()
-    _with_console(app, data, host=host, port=port, no_open=no_open, allow_network=allow_network)
+    return [channel.name for channel in bot.channels]
 
 
-def _with_console(app: str, data: Path, *, host: str, port: int, no_open: bool, allow_network: bool) -> None:
+def _with_console(app: str, data: Path, *, hears: list[str], host: str, port: int, no_open: bool, allow_network: bool) -> None:
     """Serve a bot with the console page; its worker is a child process, which the page can kill."""
     preflight.check_host(host, allow_network=allow_network)
     preflight.check_folder(data)
@@ -150,6 +154,8 @@ def _with_console(app: str, data: Path, *, host: str, port: int, no_open: bool, 
 
     def ready() -> None:
         _say(f"Moorings console: {address}")
+        for name in hears:
+            _say(f"Moorings hears {name} at {_address(host, bound)}/channels/{name}/")
         if not no_open:
             _open_browser(address)
 

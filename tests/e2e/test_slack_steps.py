@@ -47,6 +47,8 @@ async def installed(folder: Path) -> AsyncIterator[tuple[FakeSlack, str]]:
             running = Running(process)
             try:
                 base = (await asyncio.to_thread(running.until, r"Moorings console: (http://[^/]+)/"))[1]
+                heard = (await asyncio.to_thread(running.until, r"Moorings hears slack at (\S+)"))[1]
+                assert f"{base}{HOOK}".startswith(heard)
                 slack.events_url = f"{base}{HOOK}"
                 yield slack, base
             finally:
