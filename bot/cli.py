@@ -103,8 +103,9 @@ def demo(
     no_open: NoOpen = False,
     allow_network: AllowNetwork = False,
 ) -> None:
-    """Try it: a local page that behaves like a thread, with a scripted model and an own SQLite file."""
-    _with_console(DEMO_APP, data, host=host, port=port, no_open=no_open, allow_network=allow_network)
+    """Try it: a local page that behaves like a thread, with a scripted model and an own SQLite file; in Slack too, if set up."""
+    hears = _hears(DEMO_APP) if any(name.startswith("SLACK_") for name in os.environ) else []
+    _with_console(DEMO_APP, data, hears=hears, host=host, port=port, no_open=no_open, allow_network=allow_network)
 
 
 @commands.command()
@@ -118,11 +119,18 @@ def dev(
     allow_network: AllowNetwork = False,
 ) -> None:
     """Develop: your bot on the local page, with an own SQLite file."""
-    preflight.check_models(preflight.load_app(app))
-    _with_console(app, data, host=host, port=port, no_open=no_open, allow_network=allow_network)
+    _with_console(app, data, hears=_hears(app), host=host, port=port, no_open=no_open, allow_network=allow_network)
 
 
-def _with_console(app: str, data: Path, *, host: str, port: int, no_open: bool, allow_network: bool) -> None:
+def _hears(app: str) -> list[str]:
+    """Check a bot before its worker is there, which would say the same once more; returns the channels it is on."""
+    bot = preflight.load_app(app)
+    preflight.check_models(bot)
+    bot.check()
+    return [channel.name for channel in bot.channels]
+
+
+def _with_console(app: str, data: Path, *, hears: list[str], host: str, port: int, no_open: bool, allow_network: bool) -> None:
     """Serve a bot with the console page; its worker is a child process, which the page can kill."""
     preflight.check_host(host, allow_network=allow_network)
     preflight.check_folder(data)
@@ -146,10 +154,13 @@ def _with_console(app: str, data: Path, *, host: str, port: int, no_open: bool, 
 
     def ready() -> None:
         _say(f"Moorings console: {address}")
+        for name in hears:
+            _say(f"Moorings hears {name} at {_address(host, bound)}/channels/{name}/")
         if not no_open:
             _open_browser(address)
 
-    guard = loopback_guard(port=bound, only=("/", "/v1", "/console"), allow_network=allow_network)
+    # What a platform sends comes from elsewhere, over a tunnel as a rule; its channel proves each request by its signature.
+    guard = loopback_guard(port=bound, spared=("/channels",), allow_network=allow_network)
     listening = Listening(taken, guards=[guard], mount=mount, on_ready=ready)
     worker = WorkerProcess(worker_command(app, data=str(data.resolve())), env=child_env(os.environ))
     _log_to_stderr("WARNING")
@@ -213,7 +224,7 @@ def slack_root() -> None:
 def slack_manifest(
     *,
     url: Annotated[str | None, typer.Option(help="Where Slack reaches this app; MOORINGS_PUBLIC_URL if not given.")] = None,
-    name: Annotated[str, typer.Option(help="What people mention.")] = "Moorings",
+    name: Annotated[str, typer.Option(help="The app's name; people mention it in small letters.")] = "Moorings",
 ) -> None:
     """Print the manifest of the Slack app, to paste at api.slack.com/apps under "From a manifest"."""
     import json  # noqa: PLC0415

@@ -200,8 +200,8 @@ support = Agent(
 
 
 def channels() -> list[Channel]:
-    """Add Slack where its signing secret is set; the console is always there."""
-    if not os.environ.get("SLACK_SIGNING_SECRET"):
+    """Add Slack where its token or its secret is set, which then wants both; the console is always there."""
+    if not (os.environ.get("SLACK_BOT_TOKEN") or os.environ.get("SLACK_SIGNING_SECRET")):
         return []
     from channels.slack import Slack  # noqa: PLC0415 - only where it is used
 

@@ -23,16 +23,16 @@ CONTENT_SECURITY_POLICY = (
 )
 
 
-def loopback_guard(*, port: int | None = None, only: Sequence[str] = (), allow_network: bool = False) -> Middleware:
+def loopback_guard(*, port: int | None = None, spared: Sequence[str] = (), allow_network: bool = False) -> Middleware:
     """Build the middleware that answers 403 to whoever is not this machine's own page or program.
 
-    `port` is the one people use (None: the socket's own). `only` limits it to paths at or under these prefixes.
+    `port` is the one people use (None: the socket's own). Paths at or under a prefix in `spared` are open to everybody.
     With `allow_network` other machines and host names are let in, other sites' pages still are not.
     """
 
     @web.middleware
     async def guard(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
-        if not only or any(_under(request.path, prefix) for prefix in only):
+        if not any(_under(request.path, prefix) for prefix in spared):
             reason = refusal(request, port=port, allow_network=allow_network)
             if reason is not None:
                 return _forbidden(request, reason)

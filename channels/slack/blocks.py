@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -89,7 +89,7 @@ def card_blocks(card: Card, *, room: int, where: str) -> CardBlocks:
 
 def plain_card_blocks(card: Card, *, room: int) -> list[Block]:
     """Draw a card in Slack's oldest blocks only: its words in sections, its buttons below."""
-    text, asked = card_text(card), [] if card.outcome else buttons(card.buttons)
+    text, asked = card_text(replace(card, buttons=())), [] if card.outcome else buttons(card.buttons)
     room = max(MIN_FIELDS, room - characters(asked))
     shown = text if len(text) <= room else f"{text[:room]}\n… Cut: {room:,} of {len(text):,} characters are shown."
     return [*_sections(shown), *asked]

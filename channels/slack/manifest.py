@@ -5,6 +5,7 @@ What lives here: the manifest as JSON. What does not: creating the app, which Sl
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 EVENTS: Final = ("app_mention", "message.channels", "message.groups", "message.im", "message.mpim")
@@ -26,13 +27,17 @@ PATH: Final = "/channels/slack/events"
 
 
 def manifest(public_url: str, *, name: str = "Moorings") -> dict[str, Any]:
-    """Return the manifest of an app whose server is reached at `public_url`; `name` is what people mention."""
+    """Return the manifest of an app whose server is reached at `public_url`; `name` is the app's, and the bot's in small letters.
+
+    https://docs.slack.dev/reference/app-manifest has the limits.
+    """
     url = f"{public_url.rstrip('/')}{PATH}"
+    mentioned = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-") or name
     return {
         "display_information": {"name": name[:35], "description": "An agent that lives in threads and never loses work"},
         "features": {
             "app_home": {"home_tab_enabled": False, "messages_tab_enabled": True, "messages_tab_read_only_enabled": False},
-            "bot_user": {"display_name": name[:80], "always_online": True},
+            "bot_user": {"display_name": mentioned[:80], "always_online": True},
         },
         "oauth_config": {"scopes": {"bot": sorted(SCOPES)}},
         "settings": {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from channels.fallback import card_text, split_text
@@ -74,7 +74,8 @@ def render(message: Outbound, *, tag: str, files: Files = Files.ADDED, editing: 
 
 def _with_card(card: Card, text: str, blocks: list[Block], *, tag: str, files: Files, kept: tuple[File, ...]) -> Rendered:
     drawn = card_blocks(card, room=MAX_MARKDOWN - characters(blocks), where=_WHERE[files])
-    words = card_text(card)
+    # Buttons carry the choice: a number that is typed in a thread is a message like any other.
+    words = card_text(replace(card, buttons=()))
     sections = _section_blocks(text)
     plain = [*sections, *plain_card_blocks(card, room=MAX_MARKDOWN - characters(sections))]
     summary = _cut("\n".join(filter(None, [mrkdwn(text).strip(), escape(words)])), MAX_EDITED_TEXT)

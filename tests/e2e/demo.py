@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.bot.command import environment
@@ -23,9 +24,18 @@ _ADDRESS = re.compile(r"^Moorings console: (http://127\.0\.0\.1:(\d+)/console/\?
 class Demo:
     """The demo on a data folder: a web process and the worker that is its child. Only what it started is ever ended."""
 
-    def __init__(self, data: Path, *, port: int = 0) -> None:
+    def __init__(
+        self,
+        data: Path,
+        *,
+        port: int = 0,
+        within: Callable[..., list[str]] = lambda *command: list(command),
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self.data = data
         self.port = port
+        self._within = within
+        self._env = environment() | dict(variables or {})
         self.address = ""
         self.key = ""
         self._lines: list[str] = []
@@ -39,9 +49,10 @@ class Demo:
 
     def start(self) -> Demo:
         """Start it and wait for the address that it prints; a later start takes the same port."""
-        command = [sys.executable, "-m", "bot", "demo", "--no-open", "--port", str(self.port), "--data", str(self.data)]
+        options = ["--no-open", "--port", str(self.port), "--data", str(self.data)]
+        command = self._within(sys.executable, "-m", "bot", "demo", *options)
         self._process = subprocess.Popen(
-            command, cwd=self.data.parent, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command, cwd=self.data.parent, env=self._env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

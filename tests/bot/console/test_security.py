@@ -32,7 +32,7 @@ async def _ok(_request: web.Request) -> web.Response:
 
 
 async def _serve(**options: object) -> tuple[web.AppRunner, int]:
-    guard = loopback_guard(only=("/console", "/v1"), allow_network=bool(options.get("allow_network")))
+    guard = loopback_guard(spared=("/channels",), allow_network=bool(options.get("allow_network")))
     app = web.Application(middlewares=[guard])
     app.router.add_route("*", "/{tail:.*}", _ok)
     runner = web.AppRunner(app)
@@ -111,9 +111,11 @@ async def test_a_browser_gets_the_sentence_as_text(port: int) -> None:
     assert text == f"This server answers only to http://127.0.0.1:{port} and http://localhost:{port}. Open one of these.\n"
 
 
-async def test_other_paths_are_not_guarded(port: int) -> None:
-    for path in ("/healthz", "/v10", "/channels/slack/events"):
-        assert await ask(port, {"Host": "evil.example"}, path=path) == (200, "ok")
+async def test_only_what_is_spared_is_open(port: int) -> None:
+    tunnel = {"Host": "moorings.example", "X-Forwarded-For": "203.0.113.9"}
+    assert await ask(port, tunnel, method="POST", path="/channels/slack/events") == (200, "ok")
+    for path in ("/", "/healthz", "/channelsx", "/x/channels/slack"):
+        assert (await ask(port, tunnel, path=path))[0] == 403
 
 
 async def test_with_the_network_allowed_other_hosts_come_in_but_no_other_site() -> None:
