@@ -63,7 +63,7 @@ class Books:
     @property
     def turns(self) -> int:
         """How many turns there were."""
-        sql = "SELECT count(DISTINCT turn_id) FROM moor_admission WHERE turn_id IS NOT NULL AND kind = 'message'"
+        sql = "SELECT count(DISTINCT run_id || ' ' || turn_id) FROM moor_admission WHERE turn_id IS NOT NULL AND kind = 'message'"
         return int(self._read(DATABASE_FILE, sql)[0][0])
 
     @property
