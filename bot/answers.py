@@ -250,7 +250,8 @@ def explain(receipt: AnswerReceipt) -> str | None:
     if receipt.status is AnswerStatus.SETTLED:
         return None
     if receipt.status is AnswerStatus.ALREADY_SETTLED and receipt.prompt is not None:
-        return f"This was settled before: {settled_words(receipt.prompt, prompt_body(receipt.prompt))}."
+        settled = settled_words(receipt.prompt, prompt_body(receipt.prompt))
+        return f"This was settled before: {settled.removesuffix('.')}."
     if receipt.reason == "not_allowed" and receipt.prompt is not None:
         return f"Only {prompt_body(receipt.prompt)['waiting_for']} may answer this."
     return REASONS.get(receipt.reason or "", receipt.reason or None)

@@ -17,7 +17,7 @@ from slack_sdk.web import async_client as _sdk
 from bot.app import Bot
 from bot.demo import open_deps, support
 from bot.settings import DATABASE_FILE
-from bot.testing.app import running
+from bot.testing.app import App, running
 from bot.testing.slack.fake import FakeSlack, Said
 from bot.testing.slack.faults import server_error
 from bot.testing.slack.values import Message
@@ -68,7 +68,11 @@ class Books:
 
     @property
     def runs(self) -> int:
-        return int(self._read(DATABASE_FILE, "SELECT count(*) FROM moor_run")[0][0])
+        return len(self.run_ids)
+
+    @property
+    def run_ids(self) -> list[str]:
+        return [run_id for (run_id,) in self._read(DATABASE_FILE, "SELECT run_id FROM moor_run ORDER BY created_at")]
 
     @property
     def outcomes(self) -> list[str | None]:
@@ -116,6 +120,7 @@ class Shop:
 
     slack: FakeSlack
     books: Books
+    app: App
 
     def words(self, said: Said) -> list[str]:
         return words(self.slack, said)
@@ -135,5 +140,5 @@ async def open_shop(folder: Path, slack: FakeSlack | None = None) -> AsyncIterat
         return
     channel = Slack(bot_token=slack.token, signing_secret=slack.signing_secret, api_url=slack.api_url)
     bot = Bot(agents=[support], channels=[channel], deps=lambda: open_deps(folder))
-    async with running(bot, slack=slack, data=folder, options=WorkerOptions(poll=0.05)):
-        yield Shop(slack, Books(folder))
+    async with running(bot, slack=slack, data=folder, options=WorkerOptions(poll=0.05)) as app:
+        yield Shop(slack, Books(folder), app)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,7 +144,9 @@ async def _dies_at(name: str, number: int, ground: Any) -> tuple[FakeSlack, Said
             await one.up()
             card = one.slack.card(said)
             assert card is not None
-            await one.slack.click(card, "Approve", "alice")
+            while not (await one.slack.click(card, "Approve", "alice")).ok:  # Slack doesn't send a click again, people do
+                await one.server.up()
+                await one.up()
             await one.settled()
             ids = delivered(one.slack, said)
             assert len(ids) == len(set(ids)) == 2, (name, number)
@@ -155,7 +156,7 @@ async def _dies_at(name: str, number: int, ground: Any) -> tuple[FakeSlack, Said
             ], (name, number)
             assert "Approved by Alice" in words(one.slack, said)[0]
             assert one.books.refunds == ["ch_1"]
-            assert (once.exists(), one.server.deaths) == (True, 1), (name, number)
+            assert once.exists(), (name, number)
             return one.slack, said, number
 
 
@@ -172,17 +173,14 @@ async def test_a_death_around_a_post_shows_it_once(name: str) -> None:
 
 # Refused for good
 
-GOOD: Callable[[Any], bool] = lambda _args: True
-
-
 @pytest.mark.parametrize("error", ["is_archived", "token_revoked", "not_in_channel", "msg_too_long"])
 async def test_a_refusal_for_good_is_buried_at_once_and_the_session_goes_on(tmp_path: Path, error: str) -> None:
     async with open_shop(tmp_path) as shop:
         times = 2 if error == "msg_too_long" else 1  # in its best form, then in the plainer one
         shop.slack.fail("chat.postMessage", refused(error), times=times)
         said = await shop.slack.mention("alice", "general", "hello")
-        await shop.slack.until(lambda: [state for state, _ in shop.books.owed] == ["buried"])
-        assert shop.books.owed == [("buried", error)]
+        await shop.slack.until(lambda: [state for state, _ in shop.books.owed] == ["dead"])
+        assert shop.books.owed == [("dead", error)]
         assert len(shop.slack.made("chat.postMessage")) == times
         assert shop.books.outcomes == ["completed"]
         await shop.slack.message("alice", "general", "hello", said)
@@ -194,7 +192,7 @@ async def test_a_card_refused_for_good_does_not_hold_up_the_session(tmp_path: Pa
     async with open_shop(tmp_path) as shop:
         shop.slack.fail("chat.postMessage", refused("is_archived"))
         said = await shop.slack.mention("alice", "general", "refund 20 for ch_1")
-        await shop.slack.until(lambda: [state for state, _ in shop.books.owed] == ["buried"])
+        await shop.slack.until(lambda: [state for state, _ in shop.books.owed] == ["dead"])
         await shop.slack.message("alice", "general", "hello", said)
         await shop.slack.until(lambda: any("message 2 of this" in text for text in shop.words(said)))
         assert shop.books.refunds == []
