@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Final, cast
 
 from pydantic import JsonValue
@@ -21,14 +22,13 @@ from bot.errors import BadArguments
 from bot.people import People
 from bot.principal import Principal
 from bot.session.ready import ReadyAgent
-from channels.errors import ChannelError
+from channels.errors import ChannelError, RateLimited
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
 from durable_core.errors import NotFound
 from durable_core.ids import new_id
 from durable_core.model import (
-    MAX_CHARGED,
     AnswerPolicy,
     AnswerReceipt,
     AnswerStatus,
@@ -40,6 +40,7 @@ from durable_core.model import (
     PromptOutcome,
     Verdict,
 )
+from durable_core.retry import RetryPolicy
 from durable_core.store import Store
 
 log = logging.getLogger("moorings.answers")
@@ -70,6 +71,8 @@ class Answers:
     threads: Threads = field(default_factory=Threads)
     """Where an author's access and approval functions run."""
     policy_seconds: float = POLICY_SECONDS
+    look_ups: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=8, first=timedelta(seconds=1)))
+    """How often, and after which waits, it is found out who somebody is; then the answer is refused."""
 
     async def admit(
         self,
@@ -172,8 +175,9 @@ class Answers:
             refusal = self._refusal(interaction, principal, place)
             reason = (await limited(refusal, self.policy_seconds)).value()
         except Exception as error:
-            if isinstance(error, ChannelError | TimeoutError) and interaction.attempts < MAX_CHARGED:
-                raise  # a look-up that failed for now: it is taken again
+            if isinstance(error, ChannelError | TimeoutError) and not self.look_ups.exhausted(interaction.attempts):
+                await self._look_up_later(interaction, error)
+                return
             log.exception("who may answer %s could not be decided; refused", answer.prompt_id)
             reason = "not_allowed"
         events = () if reason is not None else settled_events(interaction.prompt, principal, answer.outcome)
@@ -188,6 +192,13 @@ class Answers:
                 tell=_tell(tell_at, interaction.interaction_id, principal),
             )
         )
+
+    async def _look_up_later(self, interaction: Interaction, error: ChannelError | TimeoutError) -> None:
+        log.warning("who answered %s could not be looked up yet: %s", interaction.answer.prompt_id, str(error) or "no answer in time")
+        wait = self.look_ups.delay_ms(
+            interaction.attempts, retry_after=error.retry_after if isinstance(error, RateLimited) else None
+        )
+        await self.store.postpone(interaction, until=await self.store.now() + wait)
 
     async def _refusal(self, interaction: Interaction, principal: Principal, place: Place) -> str | None:
         decision = await decide_access(self.access, principal, place, Action.CLICK, threads=self.threads)

@@ -75,9 +75,16 @@ class Books:
         return [run_id for (run_id,) in self._read(DATABASE_FILE, "SELECT run_id FROM moor_run ORDER BY created_at")]
 
     @property
+    def steps(self) -> int:
+        """How many steps of any turn were taken."""
+        return int(self._read(DATABASE_FILE, "SELECT count(*) FROM moor_step WHERE kind = 'model'")[0][0])
+
+    @property
     def outcomes(self) -> list[str | None]:
         """How each admitted message ended, in order."""
-        return [one for (one,) in self._read(DATABASE_FILE, "SELECT outcome FROM moor_admission WHERE kind = 'message' ORDER BY at")]
+        return [
+            one for (one,) in self._read(DATABASE_FILE, "SELECT outcome FROM moor_admission WHERE kind = 'message' ORDER BY at")
+        ]
 
     @property
     def owed(self) -> list[tuple[str, str | None]]:

@@ -173,6 +173,7 @@ async def test_a_death_around_a_post_shows_it_once(name: str) -> None:
 
 # Refused for good
 
+
 @pytest.mark.parametrize("error", ["is_archived", "token_revoked", "not_in_channel", "msg_too_long"])
 async def test_a_refusal_for_good_is_buried_at_once_and_the_session_goes_on(tmp_path: Path, error: str) -> None:
     async with open_shop(tmp_path) as shop:

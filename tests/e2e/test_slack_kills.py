@@ -147,9 +147,7 @@ def _acknowledged(postings: list[Posting]) -> bool:
 
 async def _mention(one: Street, cell: Cell, number: int) -> tuple[Said, bool, float]:
     before = len(one.slack.postings)
-    saying = asyncio.create_task(
-        one.slack.mention("alice", "general", "hello", first="app_mention" if number % 2 else "message")
-    )
+    saying = asyncio.create_task(one.slack.mention("alice", "general", "hello", first="app_mention" if number % 2 else "message"))
     await one.slack.until(lambda: _acknowledged(one.slack.postings[before:]))
     unfinished, gone = await _end(one, cell)
     return await saying, unfinished, gone
@@ -222,9 +220,8 @@ def _chosen() -> list[tuple[Cell, int]]:
 
 
 async def test_what_slack_was_told_is_taken_is_done_once_whatever_comes_then() -> None:
-    async with grounds() as ground:
-        async with asyncio.TaskGroup() as group:
-            running = [group.create_task(_round(ground, cell, number)) for cell, number in _chosen()]
+    async with grounds() as ground, asyncio.TaskGroup() as group:
+        running = [group.create_task(_round(ground, cell, number)) for cell, number in _chosen()]
     rounds = [task.result() for task in running]
     table = _table(rounds)
     print(table)

@@ -121,7 +121,8 @@ async def test_a_guests_message_is_refused_in_private_without_a_turn(tmp_path: P
         assert await whispered(shop, user) == ["Guests can't use this bot."]
         assert shop.words(said) == []
         assert shop.slack.made("chat.postMessage") == []
-        assert shop.books.outcomes == ["refused"]
+        assert shop.books.outcomes == ["failed"]
+        assert shop.books.steps == 0
 
 
 # Who somebody is can't be found out right now
@@ -170,4 +171,5 @@ async def test_who_is_nobody_is_refused(tmp_path: Path) -> None:
         said = await shop.slack.mention("alice", "general", "hello")
         assert len(await whispered(shop, "alice")) == 1
         assert shop.words(said) == []
-        assert shop.books.outcomes == ["refused"]
+        assert shop.books.outcomes == ["failed"]
+        assert shop.books.steps == 0
