@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from bot.processes import WorkerProcess
-    from bot.roles import Listening, Role
+    from bot.roles import Listening
     from bot.runtime import Runtime
-    from bot.settings import Settings
+    from bot.settings import Role, Settings
 
 DEMO_APP = "bot.demo:bot"
 _NOT_READY = 2
@@ -131,7 +131,8 @@ def _with_console(app: str, data: Path, *, host: str, port: int, no_open: bool, 
     _migrate_own(settings)
     from bot.console.security import loopback_guard  # noqa: PLC0415
     from bot.processes import WorkerProcess, child_env, worker_command  # noqa: PLC0415
-    from bot.roles import Listening, Role  # noqa: PLC0415
+    from bot.roles import Listening  # noqa: PLC0415
+    from bot.settings import Role  # noqa: PLC0415
 
     bound = int(taken.getsockname()[1])
     key = _console_key(data)
@@ -164,8 +165,8 @@ def start(
     role: Annotated[str, typer.Option(help="What this process takes on: all, web or worker.")] = "all",
 ) -> None:
     """Run a bot in production: serve, work, or both."""
-    from bot.roles import Listening, Role  # noqa: PLC0415
-    from bot.settings import Settings  # noqa: PLC0415
+    from bot.roles import Listening  # noqa: PLC0415
+    from bot.settings import Role, Settings  # noqa: PLC0415
 
     if role not in set(Role):
         raise NotReady(f"--role {role} is not known; give one of: {', '.join(Role)}.")
@@ -248,7 +249,7 @@ def worker(
 ) -> None:
     """Work as the child of demo or dev; it ends with its parent."""
     from bot.processes import die_with_parent  # noqa: PLC0415
-    from bot.roles import Role  # noqa: PLC0415
+    from bot.settings import Role  # noqa: PLC0415
 
     die_with_parent(parent)
     _log_to_stderr("WARNING")

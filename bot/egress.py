@@ -65,7 +65,11 @@ class Egress:
             async with asyncio.timeout(SEND_SECONDS):
                 ref = await self._deliver(channel, lane, item, message)
         except RateLimited as error:
-            return await self._postpone(lane, item, f"rate limited: {error}", retry_after=error.retry_after)
+            # nothing was taken, so nothing has to be looked for, and waiting is no failure
+            until = await self.store.now() + self.retry.delay_ms(1, retry_after=error.retry_after)
+            postponed = Postponed(delivery_id=item.delivery_id, until=until, error=f"rate limited: {error}"[:500], counted=False)
+            await self.store.finish(lane, self.owner, postponed)
+            return False
         except DeliveryFailed as error:
             if error.permanent:
                 log.warning("delivery %s can't be sent: %s", item.delivery_id, error)
@@ -93,10 +97,10 @@ class Egress:
                 return found
         return await channel.send(delivery)
 
-    async def _postpone(self, lane: Lane, item: OutboxItem, error: str, *, retry_after: float | None = None) -> bool:
+    async def _postpone(self, lane: Lane, item: OutboxItem, error: str) -> bool:
         if self.retry.exhausted(item.attempts + 1):
             return await self._bury(lane, item, f"gave up: {error}", release=True)
-        until = await self.store.now() + self.retry.delay_ms(item.attempts + 1, retry_after=retry_after)
+        until = await self.store.now() + self.retry.delay_ms(item.attempts + 1)
         await self.store.finish(lane, self.owner, Postponed(delivery_id=item.delivery_id, until=until, error=error[:500]))
         return False
 

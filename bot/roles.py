@@ -15,11 +15,10 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from bot.processes import StopSignal, WorkerProcess
-from bot.settings import Settings
+from bot.settings import Role, Settings
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -31,14 +30,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("bot.roles")
 _LAST_SECONDS = 4.0
 """After the drain: for what was told to stop, and for closing. Then the process ends, whatever hangs."""
-
-
-class Role(StrEnum):
-    """What one process takes on."""
-
-    ALL = "all"
-    WEB = "web"
-    WORKER = "worker"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from bot.answers import Answers
 from bot.app import Bot
@@ -21,7 +20,7 @@ from bot.session.live import WarmHistories
 from bot.session.ready import ReadyAgent, ready
 from bot.session.runner import SessionRunner
 from bot.sessions import Sessions
-from bot.settings import Settings
+from bot.settings import Role, Settings
 from channels.console import Console, ConsolePlatform
 from channels.contract import Channel, Closable
 from channels.errors import ChannelError
@@ -38,14 +37,6 @@ from durable_core.worker import Held, Worker, WorkerOptions
 log = logging.getLogger("moorings.runtime")
 
 CONSOLE_FILE = "console.db"
-
-
-class Role(StrEnum):
-    """What a process does: everything, only what listens, or only what works."""
-
-    ALL = "all"
-    WEB = "web"
-    WORKER = "worker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

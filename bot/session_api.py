@@ -11,16 +11,10 @@ from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
 from bot.principal import Principal
+from bot.turn.state import TurnPolicy
 from channels.http import WebhookRequest, WebhookResponse
 
 JsonObject: TypeAlias = dict[str, Any]
-
-
-class TurnPolicy(StrEnum):
-    """What a message does to a turn that runs."""
-
-    STEER = "steer"
-    QUEUE = "queue"
 
 
 class ControlStatus(StrEnum):

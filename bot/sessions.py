@@ -27,7 +27,6 @@ from bot.session_api import (
     ResponseResult,
     ResponseStatus,
 )
-from bot.session_api import TurnPolicy as ApiTurnPolicy
 from bot.turn.state import MessageBody, TurnPolicy, body_to_json
 from channels.events import Place
 from durable_core import codec
@@ -96,11 +95,11 @@ class Sessions:
         return Created(receipt.run_id, receipt.submission_id if message is not None else None, deduplicated=receipt.deduplicated)
 
     async def message(
-        self, caller: Principal, session_id: str, *, message: str, turn_policy: ApiTurnPolicy | None, key: str | None
+        self, caller: Principal, session_id: str, *, message: str, turn_policy: TurnPolicy | None, key: str | None
     ) -> Accepted:
         """Put a message into a session's inbox."""
         await self._own(caller, session_id)
-        policy = TurnPolicy(turn_policy.value) if turn_policy is not None else TurnPolicy.STEER
+        policy = turn_policy or TurnPolicy.STEER
         asked: dict[str, JsonValue] = {"session": session_id, "message": message, "turn_policy": policy.value}
         receipt = await self._admit(
             caller,

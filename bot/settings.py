@@ -12,6 +12,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,6 +26,14 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750 b64token
 _PRINCIPAL = re.compile(r"[A-Za-z0-9._@-]{1,80}")
 _DEPLOYMENT = re.compile(r"[A-Za-z0-9._+-]{1,80}")
 _MODEL = re.compile(r"[a-z0-9-]+:[^\s:]\S*")
+
+
+class Role(StrEnum):
+    """What a process does: everything, only what listens, or only what works."""
+
+    ALL = "all"
+    WEB = "web"
+    WORKER = "worker"
 
 
 @dataclass(frozen=True, slots=True)

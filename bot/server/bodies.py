@@ -18,7 +18,8 @@ from aiohttp.http import HttpProcessingError
 
 from bot.errors import Problem
 from bot.server.limits import Limits
-from bot.session_api import JsonObject, Response, TurnPolicy
+from bot.session_api import JsonObject, Response
+from bot.turn.state import TurnPolicy
 from channels.errors import MalformedPayload
 from channels.http import read_json
 

@@ -17,9 +17,9 @@ import aiohttp
 from aiohttp import web
 
 from bot.app import Bot
-from bot.runtime import Role, Runtime, open_runtime
+from bot.runtime import Runtime, open_runtime
 from bot.server.app import build_app, runner_of
-from bot.settings import Settings, sqlite_url
+from bot.settings import Role, Settings, sqlite_url
 from bot.testing.slack.fake import FakeSlack
 from durable_core.clock import Clock
 from durable_core.crypto import new_key_entry

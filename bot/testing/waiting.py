@@ -30,7 +30,7 @@ class Changes:
         for event in self._waiting:
             event.set()
 
-    async def until(self, look: Callable[[], T], *, seconds: float, story: Callable[[], str] = str) -> T:
+    async def until(self, look: Callable[[], T | None], *, seconds: float, story: Callable[[], str] = str) -> T:
         """Return what `look` returns once it is true; it is asked after every change.
 
         Raises: StillWaiting, with `story()`: what there was instead.

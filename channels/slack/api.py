@@ -174,7 +174,8 @@ class Api:
             return RateLimited(seconds)
         if isinstance(status, int) and status < 500 and code:
             needed = str(body.get("needed") or "") if isinstance(body, dict) else ""
-            log.info("%s was refused: %s%s", method, code, f" (needs {needed})" if needed else "")
+            level = logging.WARNING if code in PERMANENT else logging.INFO
+            log.log(level, "%s was refused: %s%s", method, code, f" (needs {needed})" if needed else "")
             return DeliveryFailed(code[:80], code in PERMANENT)
         log.info("%s: no clear answer (%s, status %s)", method, type(error).__name__, status)
         return DeliveryFailed(UNCLEAR, permanent=False)

@@ -28,14 +28,15 @@ MAX_BUTTONS = 25
 MAX_PREFORMATTED = 2_800
 
 # Our own, so that a card stays far below what Slack takes of a message.
-MAX_QUESTION = 2_000
-MAX_DETAIL = 1_000
-MAX_EVIDENCE = 1_500
-MAX_RESULT = 1_500
+MAX_QUESTION = 1_500
+MAX_DETAIL = 600
+MAX_EVIDENCE = 1_000
+MAX_RESULT = 1_000
 MAX_NAME = 80
-MAX_FIELDS = 20
-MIN_FIELDS = 1_500
-CUT_NOTE = 200
+MAX_CUT_FIELDS = 10
+MIN_FIELDS = 1_000
+CUT_NOTE = 170
+MAX_LONG_LABELS = 1_500
 
 _SIGNS = {"approved": "✅", "denied": "⛔", "expired": "⌛", "cancelled": "➖", "ignored": "➖"}
 
@@ -82,14 +83,16 @@ def card_blocks(card: Card, *, room: int, where: str) -> CardBlocks:
     else:
         tail += _outcome(card.outcome, kept("result.txt", card.outcome.result, MAX_RESULT))
     left = room - characters([*head, *tail])
-    drawn, cut = _fields(_bounded_fields(card.fields), room=max(MIN_FIELDS, left), where=where)
+    drawn, cut = _fields(card.fields, room=max(MIN_FIELDS, left), where=where)
     return CardBlocks([*head, *drawn, *tail], (*long, *cut))
 
 
-def plain_card_blocks(card: Card, text: str, *, room: int) -> list[Block]:
+def plain_card_blocks(card: Card, *, room: int) -> list[Block]:
     """Draw a card in Slack's oldest blocks only: its words in sections, its buttons below."""
+    text, asked = card_text(card), [] if card.outcome else buttons(card.buttons)
+    room = max(MIN_FIELDS, room - characters(asked))
     shown = text if len(text) <= room else f"{text[:room]}\n… Cut: {room:,} of {len(text):,} characters are shown."
-    return [*_sections(shown), *(() if card.outcome else buttons(card.buttons))]
+    return [*_sections(shown), *asked]
 
 
 def characters(blocks: Sequence[Block]) -> int:
@@ -104,19 +107,20 @@ def _size(part: object) -> int:
 
 
 def _bounded_fields(fields: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
-    """Return so few fields that they all get some room: the last one has those that don't, each behind its name."""
-    if len(fields) <= MAX_FIELDS:
+    """Return so few fields that each gets some room: the last one has those that don't, each behind its name."""
+    if len(fields) <= MAX_CUT_FIELDS:
         return fields
-    rest = fields[MAX_FIELDS - 1 :]
-    return [*fields[: MAX_FIELDS - 1], (f"{len(rest)} more fields", card_text(Card("", fields=tuple(rest))).strip("\n"))]
+    rest = fields[MAX_CUT_FIELDS - 1 :]
+    return [*fields[: MAX_CUT_FIELDS - 1], (f"{len(rest)} more fields", card_text(Card("", fields=tuple(rest))).strip("\n"))]
 
 
 def _fields(fields: Sequence[tuple[str, str]], *, room: int, where: str) -> tuple[list[Block], list[LongValue]]:
-    shown = [visible(value) for _, value in fields]
-    names = [" ".join(visible(name).split())[:MAX_NAME] or "(no name)" for name, _ in fields]
+    names, shown = _names(fields), [visible(value) for _, value in fields]
     overhead = sum(map(len, names))
     if overhead + sum(map(len, shown)) > room:
-        overhead += len(fields) * CUT_NOTE
+        fields = _bounded_fields(fields)
+        names, shown = _names(fields), [visible(value) for _, value in fields]
+        overhead = sum(map(len, names)) + len(fields) * CUT_NOTE
     shares = _shares([len(value) for value in shown], max(MIN_FIELDS, room - overhead))
     elements: list[Block] = []
     long: list[LongValue] = []
@@ -126,6 +130,10 @@ def _fields(fields: Sequence[tuple[str, str]], *, room: int, where: str) -> tupl
             long.append(LongValue(f"input-{number}.txt", fields[number - 1][1]))
             elements.append(_words(_cut(share, value, long[-1], where)))
     return list(_rich(elements)), long
+
+
+def _names(fields: Sequence[tuple[str, str]]) -> list[str]:
+    return [" ".join(visible(name).split())[:MAX_NAME] or "(no name)" for name, _ in fields]
 
 
 def _cut(share: int, shown: str, value: LongValue, where: str) -> str:
@@ -157,6 +165,7 @@ def buttons(given: Sequence[Button]) -> list[Block]:
         " ".join(visible(button.label).split())[:MAX_DETAIL] or f"Option {number}" for number, button in enumerate(given, start=1)
     ]
     long = [f"{number}. {label}" for number, label in enumerate(labels, start=1) if len(label) > MAX_LABEL]
+    long = [label[: MAX_LONG_LABELS // len(long)] for label in long]
     if long:
         drawn += _contexts(long)
     elements = []

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import ClassVar, TypeVar
 
 from channels.contract import Capabilities, Channel, Verified
-from channels.errors import DeliveryFailed, InvalidSignature, PayloadTooLarge
+from channels.errors import DeliveryFailed, InvalidSignature, PayloadTooLarge, RateLimited
 from channels.events import Author, Ingress, Place
 from channels.http import WebhookRequest
 from channels.outbound import Delivery, MessageRef
@@ -28,6 +28,7 @@ from channels.slack.search import Search, metadata
 
 log = logging.getLogger("moorings.slack")
 
+_K = TypeVar("_K")
 _T = TypeVar("_T")
 
 MAX_BODY = 1024 * 1024
@@ -72,6 +73,8 @@ class Slack(Channel):
         self._sending: dict[str, tuple[asyncio.Lock, int]] = {}
         self._sent: OrderedDict[str, MessageRef] = OrderedDict()
         self._missed: OrderedDict[str, int] = OrderedDict()
+        self._held_back: OrderedDict[str, int] = OrderedDict()
+        self._shared: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     def __repr__(self) -> str:
         """Name the channel; its secrets stay out of logs."""
@@ -120,15 +123,24 @@ class Slack(Channel):
                 known = self._sent.get(delivery.id)
                 if known is not None and known.address == delivery.address:
                     return known
-                if delivery.attempt > 1 and not self._just_missed(delivery.id):
-                    found = await self.find(delivery.address, delivery.id)
-                    if found is not None:
-                        return found
-                return self._remember(delivery.id, await self._post(address, delivery))
+                return await self._send_once(address, delivery)
         finally:
             lock, waiting = self._sending.pop(delivery.id)
             if waiting > 1:
                 self._sending[delivery.id] = (lock, waiting - 1)
+
+    async def _send_once(self, address: SlackAddress, delivery: Delivery) -> MessageRef:
+        # An attempt that Slack told to wait has posted nothing, so after nothing but such there is nothing to look for.
+        held_back = self._held_back.pop(delivery.id, 0) == delivery.attempt - 1
+        if delivery.message.private_to is None and not held_back and not self._just_missed(delivery.id):
+            found = await self.find(delivery.address, delivery.id)
+            if found is not None:
+                return found
+        try:
+            return self._remember(delivery.id, await self._post(address, delivery))
+        except RateLimited:
+            _bounded(self._held_back, delivery.id, delivery.attempt)
+            raise
 
     async def edit(self, ref: MessageRef, delivery: Delivery) -> MessageRef:
         """Replace a message. A private one can't be changed by its id later on, so that is sent anew."""
@@ -198,7 +210,9 @@ class Slack(Channel):
         try:
             async with asyncio.timeout(ATTEMPT_SECONDS):
                 for file in drawn.files:
-                    await self._calls().upload(file.name, file.content, channel=address.channel, thread=address.thread)
+                    if self._shared.get((delivery.id, file.name)) != delivery.address:
+                        await self._calls().upload(file.name, file.content, channel=address.channel, thread=address.thread)
+                        _bounded(self._shared, (delivery.id, file.name), delivery.address)
         except TimeoutError:
             raise DeliveryFailed(UNCLEAR, permanent=False) from None
         except DeliveryFailed as error:
@@ -263,7 +277,7 @@ def _body(form: Form) -> dict[str, object]:
     return {"text": form.text, "blocks": list(form.blocks)}
 
 
-def _bounded(held: OrderedDict[str, _T], key: str, value: _T) -> None:
+def _bounded(held: OrderedDict[_K, _T], key: _K, value: _T) -> None:
     held[key] = value
     held.move_to_end(key)
     if len(held) > MAX_REMEMBERED:

@@ -99,6 +99,9 @@ class SlackDirectory:
         return person
 
     async def _place(self, address: SlackAddress, place: Place) -> Place:
+        if address.channel.startswith("D"):
+            # Nobody but the two: there is nothing to ask, and no scope is needed for it.
+            return replace(place, kind="direct")
         found = self._places.get(address.channel)
         if found is None:
             answer = await self._asked("conversations.info", {"channel": address.channel}, final=_NOWHERE)

@@ -14,15 +14,18 @@ _CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
 _MENTION = re.compile(r"<(?=[@#][A-Za-z0-9]|!(?:channel|here|everyone|group|subteam\^|date\^))", re.IGNORECASE)
 _SAFE = r"(?:https?://|mailto:)"
 _ODD_LINK = re.compile(rf"\](?=\((?!\s*<?{_SAFE}))", re.IGNORECASE)
-_ODD_DEFINITION = re.compile(rf"^( {{0,3}})\[(?=[^\]\n]+\]:(?!\s*<?{_SAFE}))", re.IGNORECASE | re.MULTILINE)
-_ODD_AUTOLINK = re.compile(rf"<(?=[a-z][a-z0-9+.-]*:)(?!{_SAFE}[^\s|>]*>)", re.IGNORECASE)
-_IMAGE = re.compile(r"!\[(?=[^\]\n]*\]\()")
+_ODD_DEFINITION = re.compile(rf"^( {{0,3}}\[[^\]\n]+\])(?=:(?!\s*<?{_SAFE}))", re.IGNORECASE | re.MULTILINE)
+_ODD_AUTOLINK = re.compile(rf"<(?=[a-z][a-z0-9+.-]*:)(?!{_SAFE}[^\s|>]{{0,2000}}>)", re.IGNORECASE)
+# Lengths are bounded so that hostile text costs no more than its size.
+_IMAGE = re.compile(r"!\[(?=[^\]\n]{0,500}\]\()")
 _LINK = re.compile(r"\[([^\[\]\n]+)\]\((https?://[^\s()<>|]+(?:\([^\s()<>|]*\)[^\s()<>|]*)*)\)")
-_AUTOLINK = re.compile(r"&lt;(https?://[^\s<>|]+?)&gt;")
-_BOLD = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
+_AUTOLINK = re.compile(r"&lt;(https?://[^\s<>|]{1,2000}?)&gt;")
+_BOLD = re.compile(r"(\*\*|__)(?=\S)(.{1,1000}?)(?<=\S)\1")
 _EMPHASIS = re.compile(r"(?<![*\w])\*(?=[^\s*])([^*\n]+?)(?<=[^\s*])\*(?![*\w])")
-_STRUCK = re.compile(r"~~(?=\S)(.+?)(?<=\S)~~")
-_HEADING = re.compile(r" {0,3}#{1,6}\s+(.+?)\s*#*\s*$")
+_STRUCK = re.compile(r"~~(?=\S)(.{1,1000}?)(?<=\S)~~")
+_LANGUAGE = re.compile(r"[\w+#.-]{0,30}")
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?=\S)")
+_QUOTE = re.compile(r"(?: {0,3}>)+ ?")
 _BULLET = re.compile(r"^(\s*)[-*+]\s+")
 
 # Between the bracket and what follows, so that no reader of either markup takes the two for one; it has no width.
@@ -51,7 +54,7 @@ def mrkdwn(text: str) -> str:
 def _plain_links(text: str) -> str:
     text = _IMAGE.sub("[", text)
     text = _ODD_LINK.sub(f"]{_JOINER}", text)
-    text = _ODD_DEFINITION.sub(rf"\1[{_JOINER}", text)
+    text = _ODD_DEFINITION.sub(rf"\1{_JOINER}", text)
     return _ODD_AUTOLINK.sub(f"<{_JOINER}", text)
 
 
@@ -60,13 +63,19 @@ def _to_mrkdwn(text: str) -> str:
 
 
 def _line_to_mrkdwn(line: str) -> str:
-    quoted = re.match(r" {0,3}>\s?", line)
-    if quoted:
-        return f">{_line_to_mrkdwn(line[quoted.end() :])}"
+    quoted = _QUOTE.match(line)
+    if quoted:  # however deep: mrkdwn has one level
+        return f">{_words_to_mrkdwn(line[quoted.end() :])}"
+    return _words_to_mrkdwn(line)
+
+
+def _words_to_mrkdwn(line: str) -> str:
     line = escape(line.replace(_BOLD_MARK, ""))
     heading = _HEADING.match(line)
     if heading:
-        line = f"{_BOLD_MARK}{_BOLD.sub(lambda found: found[2], heading[1])}{_BOLD_MARK}"
+        words = line[heading.end() :].rstrip()
+        words = words.rstrip("#").rstrip() or words
+        line = f"{_BOLD_MARK}{_BOLD.sub(lambda found: found[2], words)}{_BOLD_MARK}"
     line = _BULLET.sub(lambda found: f"{found[1]}• ", line)
     line = _BOLD.sub(lambda found: f"{_BOLD_MARK}{found[2]}{_BOLD_MARK}", line)
     line = _EMPHASIS.sub(r"_\1_", line).replace(_BOLD_MARK, "*")
@@ -75,13 +84,15 @@ def _line_to_mrkdwn(line: str) -> str:
 
 
 def _fence_to_mrkdwn(lines: str) -> str:
-    """Write a code block without its language, which Slack would show as a line of the code."""
+    """Write a code block without its language, which Slack would show as a line of the code; other words are kept."""
     first, newline, rest = lines.partition("\n")
     found = _FENCE.fullmatch(first)
     marks = found[1] if found else "```"
     body, _, last = rest.rpartition("\n")
     closed = last.strip() == "" or not last.strip().strip(marks[0])
     code = body if newline and closed else rest
+    if found and not _LANGUAGE.fullmatch(found[2].strip()):
+        code = f"{found[2].strip()}\n{code}"
     return f"```\n{escape(code).replace('```', f'`{_JOINER}``')}\n```"
 
 

@@ -89,7 +89,7 @@ def _event(envelope: Fields) -> Event:
     thread = text_of(event, "thread_ts")
     if not (installation.team and channel and user and is_timestamp(ts) and (not thread or is_timestamp(thread))):
         return Ignored("a message without its ids")
-    direct = text_of(event, "channel_type") == "im" or (not text_of(event, "channel_type") and channel.startswith("D"))
+    direct = text_of(event, "channel_type") in {"im", "app_home"} or channel.startswith("D")
     raw = text_of(event, "text")
     addressed = kind == "app_mention"
     text = "\n".join(filter(None, [readable(raw, bot_user=installation.bot_user, addressed=addressed), *_files(event)]))

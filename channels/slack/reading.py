@@ -72,7 +72,9 @@ def event_installation(envelope: Fields) -> Installation:
     enterprise = id_of(first, "enterprise_id") if "enterprise_id" in first else id_of(envelope, "enterprise_id")
     team = id_of(first, "team_id") or id_of(envelope, "team_id") or enterprise
     org_wide = first.get("is_enterprise_install") is True
-    return Installation(enterprise, team, id_of(envelope, "api_app_id"), id_of(first, "user_id"), org_wide)
+    # An app that also acts for people may name one of them here: that is not who we are.
+    bot_user = "" if first.get("is_bot") is False else id_of(first, "user_id")
+    return Installation(enterprise, team, id_of(envelope, "api_app_id"), bot_user, org_wide)
 
 
 def interaction_installation(payload: Fields) -> Installation:

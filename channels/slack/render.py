@@ -5,6 +5,7 @@ What lives here: pure rendering of `Outbound` within a message's limits. What do
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,10 +21,11 @@ MAX_TEXT = 40_000
 MAX_EDITED_TEXT = 3_800
 """Bytes: an update with a longer `text` is refused as too long, whatever the blocks say."""
 
-MAX_WITH_CARD = 3_000
-MAX_PLAIN = 6_000
+MAX_WITH_CARD = 2_000
 PREVIEW = 3_000
 MAX_NOTICE = 2_000
+
+_UNSENDABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
 class Files(StrEnum):
@@ -65,19 +67,17 @@ def render(message: Outbound, *, tag: str, files: Files = Files.ADDED, editing: 
     blocks = _text_blocks(text, notice=message.notice)
     if message.card is None:
         shown = mrkdwn(text).strip() or "(an empty message)"
-        if len(blocks) > MAX_BLOCKS:
-            blocks = []
-        best = Form(_summary(shown), _tagged(blocks, tag))
-        limit = MAX_EDITED_TEXT if editing else MAX_TEXT
-        return Rendered(best if blocks else Form(_cut(shown, limit)), Form(_cut(shown, limit)), kept)
+        plain = Form(_cut(shown, MAX_EDITED_TEXT) if editing else shown)
+        return Rendered(Form(_cut(shown, MAX_EDITED_TEXT), _tagged(blocks, tag)) if blocks else plain, plain, kept)
     return _with_card(message.card, text, blocks, tag=tag, files=files, kept=kept)
 
 
 def _with_card(card: Card, text: str, blocks: list[Block], *, tag: str, files: Files, kept: tuple[File, ...]) -> Rendered:
     drawn = card_blocks(card, room=MAX_MARKDOWN - characters(blocks), where=_WHERE[files])
     words = card_text(card)
-    plain = [*_section_blocks(text), *plain_card_blocks(card, words, room=MAX_PLAIN)]
-    summary = _summary("\n".join(filter(None, [mrkdwn(text).strip(), escape(words)])))
+    sections = _section_blocks(text)
+    plain = [*sections, *plain_card_blocks(card, room=MAX_MARKDOWN - characters(sections))]
+    summary = _cut("\n".join(filter(None, [mrkdwn(text).strip(), escape(words)])), MAX_EDITED_TEXT)
     added = (*kept, *(File(long.name, long.content) for long in drawn.long)) if files is Files.ADDED else ()
     return Rendered(Form(summary, _tagged([*blocks, *drawn.blocks], tag)), Form(summary, _tagged(plain, f"{tag}-p")), added)
 
@@ -90,15 +90,17 @@ _WHERE = {
 
 
 def _whole(text: str) -> str:
-    """Return the text without half characters, which no JSON of Slack's takes."""
-    return text.encode("utf-8", errors="replace").decode()
+    """Return the text with a sign for each half character and control character: no message can hold those."""
+    return _UNSENDABLE.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
 def _fitted(text: str, *, with_card: bool, files: Files, editing: bool) -> tuple[str, tuple[File, ...]]:
     """Return the text that fits, and the file with all of it if it doesn't."""
-    limit = MAX_WITH_CARD if with_card else MAX_TEXT
-    fits = len(text) <= limit and (with_card or len(text) <= MAX_MARKDOWN or len(_sections(text)) <= MAX_BLOCKS)
-    if fits:
+    small = MAX_WITH_CARD if with_card else MAX_MARKDOWN
+    if len(text) <= small:
+        return text, ()
+    # A longer one goes as sections or, if those are refused, as text: an update takes neither.
+    if not (with_card or editing or len(text) > MAX_TEXT or len(mrkdwn(text)) > MAX_TEXT or len(_sections(text)) > MAX_BLOCKS):
         return text, ()
     if files is Files.ADDED:
         preview = _beginning(text, PREVIEW)
@@ -135,14 +137,11 @@ def _section(piece: str) -> Iterator[str]:
     """Write a piece in mrkdwn, in several where the escapes make it too long."""
     shown = mrkdwn(piece)
     if len(shown) <= MAX_SECTION:
-        yield shown
+        if shown.strip():
+            yield shown
         return
     for smaller in split_text(piece, max(64, len(piece) // 2)):
         yield from _section(smaller)
-
-
-def _summary(text: str) -> str:
-    return _cut(text, MAX_EDITED_TEXT)
 
 
 def _cut(text: str, limit: int) -> str:

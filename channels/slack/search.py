@@ -16,7 +16,8 @@ EVENT_TYPE = "moorings_delivery"
 
 PAGE = 200
 MAX_PAGES = 20
-_HOUR = 3_600
+_DAY = 24 * 3_600
+_LATELY = 15 * 60
 
 
 def metadata(delivery_id: str) -> dict[str, object]:
@@ -26,7 +27,7 @@ def metadata(delivery_id: str) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Looks through a thread, the last hour first, then the last day, then all of it, up to 4,000 messages in all.
+    """Looks through a thread, the last minutes first, then the last day, then all of it, up to 4,000 messages in all.
 
     A message beyond that is not found: it would be posted again.
     """
@@ -53,7 +54,7 @@ class Search:
     def _windows(self, address: SlackAddress) -> list[str]:
         """List the beginnings of the windows, newest first; a thread begins with its root."""
         root = address.thread or "0"
-        recent = [f"{self.now_seconds - back}.000000" for back in (_HOUR, 24 * _HOUR)]
+        recent = [f"{self.now_seconds - back}.000000" for back in (_LATELY, _DAY)]
         return [*(oldest for oldest in recent if int(oldest.partition(".")[0]) > int(root.partition(".")[0])), root]
 
     async def _pages(self, address: SlackAddress, oldest: str, latest: str) -> AsyncIterator[list[Fields]]:

@@ -63,6 +63,8 @@ class Postponed:
     delivery_id: str
     until: int
     error: str
+    counted: bool = True
+    """False for a wait that the platform asked for before it took anything: no attempt was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,17 @@ class Outbox(StoreBench):
     """Outbox: S19 and S20."""
 
     # ── S19 ──
+    async def test_s19_a_wait_that_was_asked_for_is_no_attempt(self, store: Store, clock: WindableClock) -> None:
+        await owing(store, post(text="one"))
+        lane = await lane_one(store)
+        head = lane.items[0].delivery_id
+        later = await store.now() + MINUTE
+        await store.finish(lane, "w1", Postponed(delivery_id=head, until=later, error="slow down", counted=False))
+        assert await store.claim_lanes("w1", limit=10, lease_ms=LEASE) == []
+        clock.advance(ms(MINUTE))
+        again = await lane_one(store)
+        assert (again.items[0].delivery_id, again.items[0].attempts) == (head, 0)
+
     async def test_s19_a_lane_is_in_the_order_of_commits(self, store: Store) -> None:
         first, second, third = post(text="1"), post(text="2"), post(text="3")
         run_id = await owing(store, first, second)

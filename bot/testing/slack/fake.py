@@ -53,11 +53,12 @@ class FakeSlack:
     async with FakeSlack() as slack:
         channel = Slack(bot_token=slack.token, signing_secret=slack.signing_secret, api_url=slack.api_url)
         async with running(Bot(agents=[agent], channels=[channel]), slack=slack):
-            asked = await slack.mention("alice", "general", "refund ch_1042")
+            asked = await slack.mention("alice", "general", "refund 20 for ch_1042")
             card = await slack.until(lambda: slack.card(asked))
             await slack.click(card, "Approve", "alice")
             await slack.until(lambda: "Approved by Alice" in slack.replies(asked)[0].words)
-            reply = await slack.until(lambda: slack.replies(asked)[1:])
+            (reply,) = await slack.until(lambda: slack.replies(asked)[1:])
+            assert "Refunded" in reply.words
     ```
     """
 
@@ -303,7 +304,7 @@ class FakeSlack:
         """Return what is shown to somebody alone."""
         return [message for message in self.visible_to(user) if message.ephemeral]
 
-    async def until(self, look: Callable[[], T], *, seconds: float = 20.0) -> T:
+    async def until(self, look: Callable[[], T | None], *, seconds: float = 10.0) -> T:
         """Wait until `look` returns something true, and return it. Raises: StillWaiting."""
         return await self.world.changes.until(look, seconds=seconds, story=self._story)
 

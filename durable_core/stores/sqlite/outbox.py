@@ -209,8 +209,8 @@ def _done(tx: Tx, lane: Lane, result: Sent | Buried) -> None:
 
 
 def _postpone(tx: Tx, lane: Lane, result: Postponed) -> None:
-    sql = "UPDATE moor_outbox SET attempts = attempts + 1, last_error = ? WHERE delivery_id = ?"
-    tx.run(sql, (result.error, result.delivery_id))
+    sql = "UPDATE moor_outbox SET attempts = attempts + ?, last_error = ? WHERE delivery_id = ?"
+    tx.run(sql, (int(result.counted), result.error, result.delivery_id))
     tx.run("UPDATE moor_lane SET due_at = ? WHERE channel = ? AND address = ?", (result.until, lane.channel, lane.address))
 
 

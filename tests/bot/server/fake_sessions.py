@@ -20,8 +20,8 @@ from bot.session_api import (
     Response,
     ResponseResult,
     ResponseStatus,
-    TurnPolicy,
 )
+from bot.turn.state import TurnPolicy
 from channels.errors import InvalidSignature
 from channels.http import WebhookRequest, WebhookResponse
 from durable_core.errors import Conflict, NotFound, SessionEnded

@@ -8,7 +8,7 @@ import io
 import pytest
 from aiohttp import web
 
-from bot.session_api import TurnPolicy
+from bot.turn.state import TurnPolicy
 from durable_core.errors import Broken, Stranded, TooLarge, Unavailable
 from tests.bot.server.conftest import Serve, Served
 

@@ -18,8 +18,8 @@ from bot.cards import button_value
 from bot.errors import NotReady
 from bot.history import AssistantItem, UserItem
 from bot.ingress import Taken
-from bot.runtime import Role, Runtime, open_runtime
-from bot.settings import Settings
+from bot.runtime import Runtime, open_runtime
+from bot.settings import Role, Settings
 from channels.errors import InvalidSignature
 from channels.http import WebhookRequest
 from durable_core import codec
