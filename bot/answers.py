@@ -194,7 +194,9 @@ class Answers:
         )
 
     async def _look_up_later(self, interaction: Interaction, error: ChannelError | TimeoutError) -> None:
-        log.warning("who answered %s could not be looked up yet: %s", interaction.answer.prompt_id, str(error) or "no answer in time")
+        log.warning(
+            "who answered %s could not be looked up yet: %s", interaction.answer.prompt_id, str(error) or "no answer in time"
+        )
         wait = self.look_ups.delay_ms(
             interaction.attempts, retry_after=error.retry_after if isinstance(error, RateLimited) else None
         )

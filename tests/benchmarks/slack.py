@@ -17,9 +17,9 @@ from tests.benchmarks.tables import Row, spread
 
 CHANNELS = 9
 """Posting is limited to about one a second in each; looking channels up, to ten at once."""
-MENTIONS = 150
+MENTIONS = 100
 SLOW_TURNS = 50
-CLICKS = 40
+CLICKS = 36
 
 
 async def acks_and_clicks(folder: Path) -> list[Row]:
@@ -32,8 +32,8 @@ async def acks_and_clicks(folder: Path) -> list[Row]:
             slack.events_url = f"http://127.0.0.1:{server.port}/channels/slack/events"
             for _ in range(CHANNELS):
                 await _answered(slack, next(places))
-            idle = [await _answered(slack, next(places)) for _ in range(MENTIONS)]
             clicks = [await _click(slack, server, next(places)) for _ in range(CLICKS)]
+            idle = [await _answered(slack, next(places)) for _ in range(MENTIONS)]
             began = await _slow_turns(slack, server, places)
             busy = [await _mentioned(slack, next(places)) for _ in range(MENTIONS)]
             await slack.settled()

@@ -173,14 +173,14 @@ OWN: dict[str, Change] = {
 }
 OTHERS: dict[str, Change] = {
     "a bot's": lambda e, s: _by(e, bot_id="B0ROBOT", user=s.user("robo").id, client_msg_id=None),
-    "a workflow's": lambda e, s: _by(e, subtype="bot_message", bot_id="B0FLOW", user=None, client_msg_id=None),
-    "Slackbot's": lambda e, s: _by(e, user="USLACKBOT", client_msg_id=None),
-    "a person's edit": lambda e, s: _by(e, subtype="message_changed", hidden=True, message=e, previous_message=e),
-    "an unfurled link": lambda e, s: _by(
+    "a workflow's": lambda e, _: _by(e, subtype="bot_message", bot_id="B0FLOW", user=None, client_msg_id=None),
+    "Slackbot's": lambda e, _: _by(e, user="USLACKBOT", client_msg_id=None),
+    "a person's edit": lambda e, _: _by(e, subtype="message_changed", hidden=True, message=e, previous_message=e),
+    "an unfurled link": lambda e, _: _by(
         e, subtype="message_changed", hidden=True, message=e | {"attachments": [{"from_url": "https://example.com"}]}
     ),
-    "taken away": lambda e, s: _by(e, subtype="message_deleted", hidden=True, deleted_ts=e["ts"]),
-    "somebody came": lambda e, s: _by(e, subtype="channel_join"),
+    "taken away": lambda e, _: _by(e, subtype="message_deleted", hidden=True, deleted_ts=e["ts"]),
+    "somebody came": lambda e, _: _by(e, subtype="channel_join"),
 }
 
 

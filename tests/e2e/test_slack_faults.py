@@ -69,7 +69,7 @@ async def sent(shop: Shop, said: Said, count: int) -> None:
 
 
 async def _post(case: Case, folder: Path) -> None:
-    folder.mkdir()
+    await asyncio.to_thread(folder.mkdir)
     async with open_shop(folder) as shop:
         slack = shop.slack
         times: list[float] = []
@@ -96,7 +96,7 @@ async def test_a_post_in_trouble_is_shown_once(tmp_path: Path) -> None:
 
 
 async def _update(case: Case, folder: Path) -> None:
-    folder.mkdir()
+    await asyncio.to_thread(folder.mkdir)
     async with open_shop(folder) as shop:
         slack = shop.slack
         times: list[float] = []
