@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Final, cast
 
 from pydantic import JsonValue
@@ -28,7 +28,6 @@ from durable_core.crypto import payload_digest
 from durable_core.errors import NotFound
 from durable_core.ids import new_id
 from durable_core.model import (
-    MAX_CHARGED,
     AnswerPolicy,
     AnswerReceipt,
     AnswerStatus,
@@ -40,14 +39,13 @@ from durable_core.model import (
     PromptOutcome,
     Verdict,
 )
+from durable_core.retry import RetryPolicy
 from durable_core.store import Store
 
 log = logging.getLogger("moorings.answers")
 
 POLICY_SECONDS: Final = 10.0
 """How long an author's access or approval function may take."""
-LOOK_UP_PATIENCE: Final = 25.0
-"""How long one taking of an answer asks the platform who gave it; well under the taking's lease."""
 WAIT_SECONDS: Final = 2.0
 """How long a caller waits for an answer that a worker has to decide."""
 
@@ -74,6 +72,8 @@ class Answers:
     threads: Threads = field(default_factory=Threads)
     """Where an author's access and approval functions run."""
     policy_seconds: float = POLICY_SECONDS
+    look_ups: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=8, first=timedelta(seconds=1)))
+    """How often, and after which waits, it is found out who somebody is; then the answer is refused."""
 
     async def admit(
         self,
@@ -182,12 +182,14 @@ class Answers:
         principal = Principal.from_json(who["principal"])
         tell_at = (str(who["tell_at"][0]), str(who["tell_at"][1])) if who["tell_at"] is not None else None
         try:
-            principal, place = await self._known(principal, _place(who["place"]), tell_at)
+            place = _place(who["place"])
+            principal, place = await self.people.resolve(principal, place, tell_at[1] if tell_at is not None else None)
             refusal = self._refusal(interaction, principal, place)
             reason = (await limited(refusal, self.policy_seconds)).value()
-        except LookUpFailed:
-            if interaction.attempts < MAX_CHARGED:
-                raise  # it is taken again once this taking is over
+        except LookUpFailed as error:
+            if not self.look_ups.exhausted(interaction.attempts):
+                await self._look_up_later(interaction, error)
+                return
             reason = "unknown_author"
         except Exception:
             log.exception("who may answer %s could not be decided; refused", answer.prompt_id)
@@ -205,17 +207,10 @@ class Answers:
             )
         )
 
-    async def _known(self, principal: Principal, place: Place, tell_at: tuple[str, str] | None) -> tuple[Principal, Place]:
-        """Find out who answered, asking again for a little while. Raises: LookUpFailed."""
-        began = time.monotonic()
-        while True:
-            try:
-                return await self.people.resolve(principal, place, tell_at[1] if tell_at is not None else None)
-            except LookUpFailed as error:
-                pause = error.again_in_ms(int((time.monotonic() - began) * 1000)) / 1000
-                if time.monotonic() - began + pause > LOOK_UP_PATIENCE:
-                    raise
-                await asyncio.sleep(pause)
+    async def _look_up_later(self, interaction: Interaction, error: LookUpFailed) -> None:
+        log.warning("who answered %s could not be looked up yet: %s", interaction.answer.prompt_id, error.__cause__ or error)
+        wait = self.look_ups.delay_ms(interaction.attempts, retry_after=error.retry_after)
+        await self.store.postpone(interaction, until=await self.store.now() + wait)
 
     async def _refusal(self, interaction: Interaction, principal: Principal, place: Place) -> str | None:
         decision = await decide_access(self.access, principal, place, Action.CLICK, threads=self.threads)
@@ -278,7 +273,8 @@ def explain(receipt: AnswerReceipt) -> str | None:
     if receipt.status is AnswerStatus.SETTLED:
         return None
     if receipt.status is AnswerStatus.ALREADY_SETTLED and receipt.prompt is not None:
-        return f"This was settled before: {settled_words(receipt.prompt, prompt_body(receipt.prompt))}."
+        settled = settled_words(receipt.prompt, prompt_body(receipt.prompt))
+        return f"This was settled before: {settled.removesuffix('.')}."
     if receipt.reason == "not_allowed" and receipt.prompt is not None:
         return f"Only {prompt_body(receipt.prompt)['waiting_for']} may answer this."
     return REASONS.get(receipt.reason or "", receipt.reason or None)

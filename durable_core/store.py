@@ -205,6 +205,9 @@ class Store(Protocol):
     async def decide(self, verdict: Verdict) -> AnswerReceipt:
         """Settle or refuse an interaction. Raises `LeaseLost` when another worker has it."""
 
+    async def postpone(self, interaction: Interaction, *, until: int) -> None:
+        """Give an interaction back undecided, to be taken again from then on. Raises `LeaseLost` as `decide` does."""
+
     async def interaction_result(self, submission_id: str) -> AnswerReceipt | None:
         """What became of an answer; None while it is pending. Raises `NotFound`."""
 

@@ -56,6 +56,25 @@ class Interactions(StoreBench):
         assert decided.status is AnswerStatus.REFUSED
         assert told.delivery_id in await send_all(store)
 
+    async def test_s18_what_can_not_be_decided_yet_is_given_back_until_then(self, store: Store, clock: WindableClock) -> None:
+        _, prompt_id = await asked(store, policy=FUNCTION)
+        await store.answer(answer(prompt_id, by=BOB))
+        first = await interaction_one(store)
+        later = clock.now_ms + MINUTE
+        await store.postpone(first, until=later)
+        assert await store.take_interactions("w1", limit=1, lease_ms=LEASE) == []
+        with pytest.raises(LeaseLost):
+            await store.decide(allow(first))
+        with pytest.raises(LeaseLost):
+            await store.postpone(first, until=later)
+        assert (await store.due("w1")).interaction_at == later
+        clock.advance(ms(MINUTE))
+        second = await interaction_one(store)
+        assert (second.interaction_id, second.attempts, second.epoch) == (first.interaction_id, 2, first.epoch + 1)
+        assert (await store.decide(allow(second))).status is AnswerStatus.SETTLED
+        with pytest.raises(LeaseLost):
+            await store.postpone(second, until=later)
+
     async def test_s18_a_refusal_at_once_is_told_and_a_settlement_is_not(self, store: Store) -> None:
         _, prompt_id = await asked(store)
         refused, settled = post(text="refused"), post(text="settled")

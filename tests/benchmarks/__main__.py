@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from tests.benchmarks import parked, restarts, storage, turns, versus
+from tests.benchmarks import parked, restarts, slack, storage, turns, versus
 from tests.benchmarks.tables import Row, markdown
 
 LIMIT_SECONDS = 300.0
@@ -31,6 +31,7 @@ BENCHMARKS: dict[str, Callable[[Path], Awaitable[list[Row]]]] = {
     "started": restarts.started,
     "idle": restarts.idle,
     "parked": parked.parked,
+    "slack": slack.acks_and_clicks,
 }
 
 

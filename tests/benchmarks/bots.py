@@ -6,6 +6,7 @@ What lives here: the app that `start` loads. What does not: measuring.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 
 from bot.agent import Agent
@@ -15,6 +16,7 @@ from bot.context import ToolContext
 from bot.history import ResultItem, UserItem
 from bot.model import Finish, ModelReply, ModelRequest, OnText, RequestedCall
 from bot.tools import tool
+from channels.slack.channel import SECRET, Slack
 
 _ANSWER = "Thank you, that is noted. " * 8
 
@@ -58,4 +60,7 @@ async def wait(ctx: ToolContext[None]) -> str:
     return "done"
 
 
-bot = Bot(agents=[Agent("bench", InstantModel(), instructions="Be brief.", tools=[mark, wait])])
+bot = Bot(
+    agents=[Agent("bench", InstantModel(), instructions="Be brief.", tools=[mark, wait])],
+    channels=[Slack()] if os.environ.get(SECRET) else [],
+)

@@ -12,10 +12,11 @@ import re
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from durable_core import schema
 from durable_core.crypto import new_key_entry
@@ -125,9 +126,11 @@ def prepare(folder: Path) -> None:
     schema.upgrade(environment(folder)["MOORINGS_DATABASE_URL"])
 
 
-async def launch(arguments: list[str], *, folder: Path, root: Path = ROOT) -> Server:
-    """Start the command of a checkout; returns at once."""
-    env = environment(folder, root=root)
+async def launch(
+    arguments: list[str], *, folder: Path, root: Path = ROOT, more: Mapping[str, str] = MappingProxyType({})
+) -> Server:
+    """Start the command of a checkout, with `more` in its environment; returns at once."""
+    env = environment(folder, root=root) | dict(more)
     log = (folder / "log").open("ab")
     started = time.monotonic()
     process = await asyncio.create_subprocess_exec(
@@ -153,9 +156,11 @@ async def ready(server: Server, start: str) -> float:
 
 
 @asynccontextmanager
-async def serving(folder: Path, *, role: str = "all", root: Path = ROOT) -> AsyncIterator[Server]:
+async def serving(
+    folder: Path, *, role: str = "all", root: Path = ROOT, more: Mapping[str, str] = MappingProxyType({})
+) -> AsyncIterator[Server]:
     """Run `start APP` on a prepared folder until the block ends; ready when it begins."""
-    server = await launch(["start", APP, "--port", "0", "--role", role], folder=folder, root=root)
+    server = await launch(["start", APP, "--port", "0", "--role", role], folder=folder, root=root, more=more)
     try:
         if role == "worker":
             await asyncio.sleep(2)

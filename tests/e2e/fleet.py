@@ -95,7 +95,7 @@ class Fleet:
 
 
 def _clean_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(("MOORINGS_", "E2E_"))}
+    return {name: value for name, value in os.environ.items() if not name.startswith(("MOORINGS_", "E2E_", "SLACK_"))}
 
 
 class Crashed(AssertionError):

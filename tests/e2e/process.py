@@ -25,6 +25,7 @@ from durable_core import failpoints
 from durable_core.stores.sqlite import store as _store
 from durable_core.worker import WorkerOptions
 from tests.e2e.app import build
+from tests.e2e.shop import build_shop, is_shop
 
 __all__ = ["CONSOLE_KEY", "HITS", "KEYS", "LEASE", "main", "settings_of"]
 
@@ -49,7 +50,8 @@ async def serve(folder: Path, order: str, drain_seconds: float) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _show_tasks)
     options = WorkerOptions(lease=LEASE)
-    runtime = await open_runtime(build(folder), settings_of(folder), role="all", console=True, options=options)
+    bot = build_shop(folder) if is_shop(os.environ) else build(folder)
+    runtime = await open_runtime(bot, settings_of(folder), role="all", console=True, options=options)
     app = build_app(runtime)
     if runtime.console is None:
         raise RuntimeError("no console")

@@ -57,6 +57,11 @@ _TAKE: Final = """
     RETURNING epoch, attempts, prompt_id, option_id, outcome, principal, name, via, body, note
 """
 _LEAVE: Final = "UPDATE moor_interaction SET due_at = ?, owner = NULL WHERE run_id = ? AND interaction_id = ?"
+_POSTPONE: Final = """
+    UPDATE moor_interaction SET due_at = ?, owner = NULL
+    WHERE interaction_id = ? AND epoch = ? AND owner IS NOT NULL AND status IS NULL
+    RETURNING run_id
+"""
 _UNDECIDED: Final = """
     SELECT i.run_id, a.source, a.key, a.digest, i.prompt_id, i.option_id, i.outcome, i.principal, i.name, i.via, i.body, i.note,
            i.epoch, i.owner, i.status
@@ -157,6 +162,18 @@ def _interaction(tx: Tx, at: tuple[str, str], row: Row) -> Interaction:
         run_name=name[0],
         answer=_answer_of(tx, interaction_id, found),
     )
+
+
+def postpone(tx: Tx, interaction: Interaction, *, until: int) -> None:
+    """Give an interaction back undecided.
+
+    Raises:
+        LeaseLost: another worker has it, or it is decided.
+    """
+    found = tx.one(_POSTPONE, (until, interaction.interaction_id, interaction.epoch))
+    if found is None:
+        raise LeaseLost(interaction.interaction_id, interaction.epoch)
+    tx.changed.add(found[0])
 
 
 def decide(tx: Tx, verdict: Verdict) -> AnswerReceipt:

@@ -241,6 +241,9 @@ class SqliteStore(Store):
     async def decide(self, verdict: Verdict) -> AnswerReceipt:
         return await self._writer.run(lambda tx: prompts.decide(tx, verdict), label=SETTLE)
 
+    async def postpone(self, interaction: Interaction, *, until: int) -> None:
+        await self._writer.run(lambda tx: prompts.postpone(tx, interaction, until=until))
+
     async def interaction_result(self, submission_id: str) -> AnswerReceipt | None:
         return await self._glimpse(lambda tx: prompts.result(tx, submission_id), whole=True)
 
