@@ -35,6 +35,9 @@ MAX_BODY = 1024 * 1024
 ATTEMPT_SECONDS = 9.5
 """All calls of one attempt together; what comes later is unclear, and looked for before it is tried again."""
 
+BIG = 8_000
+"""Characters: what is longer is drawn in a thread."""
+
 MAX_REMEMBERED = 1_000
 MISS_MS = 10_000
 EPHEMERAL = "ephemeral:"
@@ -206,7 +209,7 @@ class Slack(Channel):
 
     async def _with_files(self, address: SlackAddress, delivery: Delivery, *, files: Files, editing: bool) -> Rendered:
         """Draw a message, its files shared before it, so that it can't speak of one that isn't there."""
-        drawn = render(delivery.message, tag=delivery.id, files=files, editing=editing)
+        drawn = await _drawn(delivery, files=files, editing=editing)
         try:
             async with asyncio.timeout(ATTEMPT_SECONDS):
                 for file in drawn.files:
@@ -219,7 +222,7 @@ class Slack(Channel):
             if not error.permanent:
                 raise
             log.warning("no file for delivery %s: %s", delivery.id, error.code)
-            return render(delivery.message, tag=delivery.id, files=Files.REFUSED, editing=editing)
+            return await _drawn(delivery, files=Files.REFUSED, editing=editing)
         return drawn
 
     async def _shown(self, method: str, target: dict[str, object], drawn: Rendered) -> Answer:
@@ -270,6 +273,19 @@ class Slack(Channel):
     def _signing_secrets(self) -> list[bytes]:
         given = os.environ.get(SECRET, "").split(",") if self._secrets is None else self._secrets
         return [secret.strip().encode() for secret in given if secret.strip()]
+
+
+async def _drawn(delivery: Delivery, *, files: Files, editing: bool) -> Rendered:
+    """Draw a message, a big one beside the event loop."""
+    message = delivery.message
+    card = message.card
+    size = len(message.text)
+    if card is not None:
+        size += len(card.question) + len(card.detail) + sum(len(name) + len(value) for name, value in card.fields)
+        size += sum(map(len, card.evidence)) + (len(card.outcome.result) if card.outcome else 0)
+    if size <= BIG:
+        return render(message, tag=delivery.id, files=files, editing=editing)
+    return await asyncio.to_thread(render, message, tag=delivery.id, files=files, editing=editing)
 
 
 def _body(form: Form) -> dict[str, object]:

@@ -15,14 +15,15 @@ _MENTION = re.compile(r"<(?=[@#][A-Za-z0-9]|!(?:channel|here|everyone|group|subt
 _SAFE = r"(?:https?://|mailto:)"
 _ODD_LINK = re.compile(rf"\](?=\((?!\s*<?{_SAFE}))", re.IGNORECASE)
 _ODD_DEFINITION = re.compile(rf"^( {{0,3}}\[[^\]\n]+\])(?=:(?!\s*<?{_SAFE}))", re.IGNORECASE | re.MULTILINE)
-_ODD_AUTOLINK = re.compile(rf"<(?=[a-z][a-z0-9+.-]*:)(?!{_SAFE}[^\s|>]{{0,2000}}>)", re.IGNORECASE)
+_ODD_AUTOLINK = re.compile(rf"<(?=[a-z][a-z0-9+.-]*:)(?!{_SAFE}[^\s|<>]{{0,2000}}>)", re.IGNORECASE)
 # Lengths are bounded so that hostile text costs no more than its size.
-_IMAGE = re.compile(r"!\[(?=[^\]\n]{0,500}\]\()")
+_IMAGE = re.compile(r"!\[(?=[^\[\]\n]{0,500}\]\()")
 _LINK = re.compile(r"\[([^\[\]\n]+)\]\((https?://[^\s()<>|]+(?:\([^\s()<>|]*\)[^\s()<>|]*)*)\)")
-_AUTOLINK = re.compile(r"&lt;(https?://[^\s<>|]{1,2000}?)&gt;")
-_BOLD = re.compile(r"(\*\*|__)(?=\S)(.{1,1000}?)(?<=\S)\1")
+_AUTOLINK = re.compile(r"&lt;(https?://(?:[^\s<>|&]|&(?!lt;|gt;)){1,2000})&gt;")
+# What is bold ends at the next pair of marks or not at all: each is read once.
+_BOLD = re.compile(r"\*\*(?=\S)((?:[^*\n]|\*(?!\*))+)(?<=\S)\*\*|__(?=\S)((?:[^_\n]|_(?!_))+)(?<=\S)__")
 _EMPHASIS = re.compile(r"(?<![*\w])\*(?=[^\s*])([^*\n]+?)(?<=[^\s*])\*(?![*\w])")
-_STRUCK = re.compile(r"~~(?=\S)(.{1,1000}?)(?<=\S)~~")
+_STRUCK = re.compile(r"~~(?=\S)((?:[^~\n]|~(?!~))+)(?<=\S)~~")
 _LANGUAGE = re.compile(r"[\w+#.-]{0,30}")
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?=\S)")
 _QUOTE = re.compile(r"(?: {0,3}>)+ ?")
@@ -75,9 +76,9 @@ def _words_to_mrkdwn(line: str) -> str:
     if heading:
         words = line[heading.end() :].rstrip()
         words = words.rstrip("#").rstrip() or words
-        line = f"{_BOLD_MARK}{_BOLD.sub(lambda found: found[2], words)}{_BOLD_MARK}"
+        line = f"{_BOLD_MARK}{_BOLD.sub(lambda found: found[1] or found[2], words)}{_BOLD_MARK}"
     line = _BULLET.sub(lambda found: f"{found[1]}• ", line)
-    line = _BOLD.sub(lambda found: f"{_BOLD_MARK}{found[2]}{_BOLD_MARK}", line)
+    line = _BOLD.sub(lambda found: f"{_BOLD_MARK}{found[1] or found[2]}{_BOLD_MARK}", line)
     line = _EMPHASIS.sub(r"_\1_", line).replace(_BOLD_MARK, "*")
     line = _STRUCK.sub(r"~\1~", line)
     return _AUTOLINK.sub(r"<\1>", _LINK.sub(lambda found: f"<{found[2]}|{found[1]}>", line))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from channels.outbound import Card, Outbound
 from channels.slack.markdown import escape, harmless, mrkdwn
 from channels.slack.reading import readable
+from channels.slack.render import render
 
 _PINGS = re.compile(r"<(?:[@#][A-Za-z0-9]|!(?:channel|here|everyone|group|subteam|date))", re.IGNORECASE)
 _ENTITIES = re.compile(r"<([^<>]*)>")
@@ -164,3 +167,37 @@ def test_no_text_takes_longer_than_its_size(piece: str) -> None:
         assert mrkdwn(hostile)
         assert harmless(hostile)
     assert readable(text.replace("#", "<@U1>"), bot_user="U1")
+
+
+@pytest.mark.parametrize("piece", ["**a ", "__a ", "~~a ", "![", "<https://", "&lt;https://", "[a](https://", "**a *b", "*", "~"])
+def test_twice_the_text_takes_about_twice_as_long(piece: str) -> None:
+    def spent(size: int) -> float:
+        text, least = piece * (size // len(piece)), 1e9
+        for _ in range(3):
+            at = time.perf_counter()
+            mrkdwn(text)
+            harmless(text)
+            least = min(least, time.perf_counter() - at)
+        return least
+
+    assert spent(40_000) <= 4 * spent(20_000) + 0.02
+
+
+_HOSTILE = st.lists(
+    st.tuples(
+        st.sampled_from(["> ", "**", "__", "~~", "![", "](", "`", "```\n", "~~~\n", "\n", "\ud800", "\x01", "\u202e", "&", "<"]),
+        st.integers(1, 3_000),
+    ),
+    max_size=5,
+).map(lambda parts: "".join(piece * times for piece, times in parts))
+
+
+@settings(deadline=None, max_examples=40)
+@given(_HOSTILE)
+@example("> " * 20_000)
+def test_no_text_fails_to_be_drawn(text: str) -> None:
+    mrkdwn(text)
+    harmless(text)
+    for editing in (False, True):
+        render(Outbound(text), tag="t", editing=editing)
+    render(Outbound(text, Card(text, text, fields=((text, text),), evidence=(text,))), tag="t")
