@@ -38,7 +38,7 @@ class Files(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that is shared in the thread before the message."""
+    """A file that is shared in the thread behind the message."""
 
     name: str
     content: bytes
@@ -83,7 +83,7 @@ def _with_card(card: Card, text: str, blocks: list[Block], *, tag: str, files: F
 
 
 _WHERE = {
-    Files.ADDED: "The file {} above has all of it.",
+    Files.ADDED: "The file {} below has all of it.",
     Files.REFUSED: "The rest can't be shown here: Slack took no file.",
     Files.EARLIER: "",
 }
@@ -104,7 +104,7 @@ def _fitted(text: str, *, with_card: bool, files: Files, editing: bool) -> tuple
         return text, ()
     if files is Files.ADDED:
         preview = _beginning(text, PREVIEW)
-        note = f"_The beginning of {len(text):,} characters. The file above has all of it._"
+        note = f"_The beginning of {len(text):,} characters. The file below has all of it._"
         return f"{preview}\n\n{note}", (File("reply.md", text.encode()),)
     shown = _beginning(text, MAX_WITH_CARD if with_card else MAX_MARKDOWN - 500)
     return f"{shown}\n\n_Cut: {len(shown):,} of {len(text):,} characters are shown; Slack took no file._", ()
