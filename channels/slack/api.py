@@ -113,10 +113,17 @@ class Api:
         client = self._client()
         return await self._call(method, channel, lambda: client.api_call(method, json=dict(body)), granted=granted)
 
-    async def get(self, method: str, query: Mapping[str, object]) -> Answer:
-        """Call a method that only reads; such take no JSON. Raises: DeliveryFailed, RateLimited."""
+    async def get(self, method: str, query: Mapping[str, object], *, patience: float = 0.0) -> Answer:
+        """Call a method that only reads, after a wait of up to `patience` seconds for its turn; such take no JSON.
+
+        Raises: DeliveryFailed, RateLimited.
+        """
         client = self._client()
-        return await self._call(method, "", lambda: client.api_call(method, http_verb="GET", params=dict(query)))
+        wait = self.pacer.book(method, most=patience)
+        if wait:
+            await asyncio.sleep(wait)
+            self.pacer.check(method)
+        return await self._call(method, "", lambda: client.api_call(method, http_verb="GET", params=dict(query)), granted=True)
 
     async def upload(self, name: str, content: bytes) -> str:
         """Upload a file that nobody sees until it is shared, and return its id. Raises: DeliveryFailed, RateLimited."""

@@ -195,11 +195,11 @@ class Slack(Channel):
         await self._share(where, delivery_id)
         return self._remember(delivery_id, MessageRef(self.name, address, id=ts))
 
-    async def look_up(self, address: str, author: Author, place: Place) -> tuple[Author, Place]:
-        """Ask Slack who somebody is and who can read along."""
+    async def look_up(self, address: str, author: Author, place: Place, *, fresh: bool = False) -> tuple[Author, Place]:
+        """Ask Slack who somebody is and who can read along; `fresh` takes nothing remembered for longer than 30 s."""
         if self._directory is None:
             self._directory = SlackDirectory(self._calls(), now=self._now)
-        return await self._directory.look_up(SlackAddress.decode(address), author, place)
+        return await self._directory.look_up(SlackAddress.decode(address), author, place, fresh=fresh)
 
     async def close(self) -> None:
         """Close the connections of this event loop."""
