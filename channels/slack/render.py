@@ -13,7 +13,7 @@ from enum import StrEnum
 from channels.fallback import card_text, split_text
 from channels.outbound import Card, Outbound
 from channels.slack.blocks import MAX_BLOCKS, MAX_SECTION, Block, card_blocks, characters, plain_card_blocks
-from channels.slack.markdown import escape, harmless, mrkdwn
+from channels.slack.markdown import escape, harmless, mrkdwn, revealed
 
 MAX_MARKDOWN = 12_000
 """Of all `markdown` blocks of a message together; other blocks were refused at about as much."""
@@ -90,8 +90,8 @@ _WHERE = {
 
 
 def _whole(text: str) -> str:
-    """Return the text with a sign for each half character and control character: no message can hold those."""
-    return _UNSENDABLE.sub("\ufffd", text.replace("\r\n", "\n"))
+    """Return the text with a sign for each half character and control character, which no message can hold; no tricks."""
+    return revealed(_UNSENDABLE.sub("\ufffd", text.replace("\r\n", "\n")))
 
 
 def _fitted(text: str, *, with_card: bool, files: Files, editing: bool) -> tuple[str, tuple[File, ...]]:
