@@ -6,6 +6,7 @@ What lives here: the client, its life, and the meaning of error codes. What does
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -131,7 +132,7 @@ class Api:
         # Slack takes no empty file.
         content = content or b"\n"
         method = "files.getUploadURLExternal"
-        place = await self._call(method, "", lambda: client.files_getUploadURLExternal(filename=name, length=len(content)))
+        place = await self._call(method, "", lambda: client.api_call(method, params={"filename": name, "length": len(content)}))
         url, file = place.get("upload_url"), place.get("file_id")
         if not (isinstance(url, str) and isinstance(file, str) and file):
             raise DeliveryFailed(UNCLEAR, permanent=False)
@@ -148,11 +149,10 @@ class Api:
     async def share(self, files: Mapping[str, str], *, channel: str, thread: str | None) -> None:
         """Show uploaded files, ids by their names, in a thread. Raises: DeliveryFailed, RateLimited."""
         client = self._client()
-        given: list[dict[str, Any]] = [{"id": file, "title": name} for name, file in files.items()]
+        given = json.dumps([{"id": file, "title": name} for name, file in files.items()])
+        query = {"files": given, "channel_id": channel} | ({"thread_ts": thread} if thread else {})
         method = "files.completeUploadExternal"
-        await self._call(
-            method, "", lambda: client.files_completeUploadExternal(files=given, channel_id=channel, thread_ts=thread)
-        )
+        await self._call(method, "", lambda: client.api_call(method, params=query))
 
     async def close(self) -> None:
         """Close the client of this loop."""
