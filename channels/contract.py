@@ -94,8 +94,8 @@ class Findable(Protocol):
 class Directory(Protocol):
     """A channel whose platform has to be asked who somebody is and who can read along: a look-up, so after admission."""
 
-    async def look_up(self, address: str, author: Author, place: Place) -> tuple[Author, Place]:
-        """Return both with what the platform knows of them.
+    async def look_up(self, address: str, author: Author, place: Place, *, fresh: bool = False) -> tuple[Author, Place]:
+        """Return both with what the platform knows of them; `fresh` takes nothing remembered for longer than 30 s.
 
         A final "nobody knows" has `Standing.UNKNOWN`; a failure that may pass is raised, so that nobody is refused for it.
 

@@ -6,6 +6,7 @@ What lives here: the client, its life, and the meaning of error codes. What does
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -104,24 +105,54 @@ class Api:
         default_factory=WeakKeyDictionary, repr=False
     )
 
-    async def post(self, method: str, body: Mapping[str, object], *, channel: str = "") -> Answer:
+    def grant(self, method: str, channel: str) -> None:
+        """Count a call that `post` makes afterwards, with `granted`. Raises: RateLimited."""
+        self.pacer.take(method, channel)
+
+    async def post(self, method: str, body: Mapping[str, object], *, channel: str = "", granted: bool = False) -> Answer:
         """Call with a JSON body. Raises: DeliveryFailed, RateLimited."""
         client = self._client()
-        return await self._call(method, channel, lambda: client.api_call(method, json=dict(body)))
+        return await self._call(method, channel, lambda: client.api_call(method, json=dict(body)), granted=granted)
 
-    async def get(self, method: str, query: Mapping[str, object]) -> Answer:
-        """Call a method that only reads; such take no JSON. Raises: DeliveryFailed, RateLimited."""
+    async def get(self, method: str, query: Mapping[str, object], *, patience: float = 0.0) -> Answer:
+        """Call a method that only reads, after a wait of up to `patience` seconds for its turn; such take no JSON.
+
+        Raises: DeliveryFailed, RateLimited.
+        """
         client = self._client()
-        return await self._call(method, "", lambda: client.api_call(method, http_verb="GET", params=dict(query)))
+        wait = self.pacer.book(method, most=patience)
+        if wait:
+            await asyncio.sleep(wait)
+            self.pacer.check(method)
+        return await self._call(method, "", lambda: client.api_call(method, http_verb="GET", params=dict(query)), granted=True)
 
-    async def upload(self, name: str, content: bytes, *, channel: str, thread: str | None) -> Answer:
-        """Share a file in a thread. Raises: DeliveryFailed, RateLimited."""
+    async def upload(self, name: str, content: bytes) -> str:
+        """Upload a file that nobody sees until it is shared, and return its id. Raises: DeliveryFailed, RateLimited."""
         client = self._client()
+        # Slack takes no empty file.
+        content = content or b"\n"
+        method = "files.getUploadURLExternal"
+        place = await self._call(method, "", lambda: client.api_call(method, params={"filename": name, "length": len(content)}))
+        url, file = place.get("upload_url"), place.get("file_id")
+        if not (isinstance(url, str) and isinstance(file, str) and file):
+            raise DeliveryFailed(UNCLEAR, permanent=False)
+        try:
+            async with self._session().post(url, data=content) as answer:
+                status = answer.status
+        except Exception as error:  # noqa: BLE001 - aiohttp's, ValueError on an odd address included
+            log.info("an upload failed (%s)", type(error).__name__)
+            status = 0
+        if status != 200:
+            raise DeliveryFailed(UNCLEAR, permanent=False) from None
+        return file
 
-        async def shared() -> Any:
-            return await client.files_upload_v2(filename=name, title=name, content=content, channel=channel, thread_ts=thread)
-
-        return await self._call("files.upload", channel, shared)
+    async def share(self, files: Mapping[str, str], *, channel: str, thread: str | None) -> None:
+        """Show uploaded files, ids by their names, in a thread. Raises: DeliveryFailed, RateLimited."""
+        client = self._client()
+        given = json.dumps([{"id": file, "title": name} for name, file in files.items()])
+        query = {"files": given, "channel_id": channel} | ({"thread_ts": thread} if thread else {})
+        method = "files.completeUploadExternal"
+        await self._call(method, "", lambda: client.api_call(method, params=query))
 
     async def close(self) -> None:
         """Close the client of this loop."""
@@ -148,8 +179,13 @@ class Api:
             found = self._clients[loop] = (client, session)
         return found[0]
 
-    async def _call(self, method: str, channel: str, call: Callable[[], Awaitable[Any]]) -> Answer:
-        self.pacer.take(method, channel)
+    def _session(self) -> ClientSession:
+        self._client()
+        return self._clients[asyncio.get_running_loop()][1]
+
+    async def _call(self, method: str, channel: str, call: Callable[[], Awaitable[Any]], *, granted: bool = False) -> Answer:
+        if not granted:
+            self.pacer.take(method, channel)
         try:
             answer = (await call()).data
         except asyncio.CancelledError:

@@ -10,6 +10,7 @@ import logging
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar, TypeVar
 
 from channels.contract import Capabilities, Channel, Verified
@@ -35,8 +36,17 @@ MAX_BODY = 1024 * 1024
 ATTEMPT_SECONDS = 9.5
 """All calls of one attempt together; what comes later is unclear, and looked for before it is tried again."""
 
+BIG = 8_000
+"""Characters: what is longer is drawn in a thread."""
+
+UPLOAD_SECONDS = 6.0
+UPLOAD_ATTEMPTS = 3
+"""How often a failing upload holds its message up; the last one goes without."""
+
 MAX_REMEMBERED = 1_000
 MISS_MS = 10_000
+# Slack says of the latter two that some of the call may have been done.
+MAYBE_DONE = frozenset({UNCLEAR, "internal_error", "fatal_error"})
 EPHEMERAL = "ephemeral:"
 
 TOKEN, SECRET, API_URL = "SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET", "SLACK_API_URL"
@@ -74,7 +84,8 @@ class Slack(Channel):
         self._sent: OrderedDict[str, MessageRef] = OrderedDict()
         self._missed: OrderedDict[str, int] = OrderedDict()
         self._held_back: OrderedDict[str, int] = OrderedDict()
-        self._shared: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._uploaded: OrderedDict[str, dict[str, str]] = OrderedDict()
+        self._shared: OrderedDict[str, None] = OrderedDict()
 
     def __repr__(self) -> str:
         """Name the channel; its secrets stay out of logs."""
@@ -137,10 +148,13 @@ class Slack(Channel):
             if found is not None:
                 return found
         try:
-            return self._remember(delivery.id, await self._post(address, delivery))
+            ref = self._remember(delivery.id, await self._post(address, delivery))
         except RateLimited:
             _bounded(self._held_back, delivery.id, delivery.attempt)
             raise
+        if not await self._share(address, delivery.id):
+            await self._without_files(address, ref, delivery)
+        return ref
 
     async def edit(self, ref: MessageRef, delivery: Delivery) -> MessageRef:
         """Replace a message. A private one can't be changed by its id later on, so that is sent anew."""
@@ -150,9 +164,11 @@ class Slack(Channel):
         if delivery.message.private_to is not None:
             raise DeliveryFailed("private_edit_of_public", permanent=True)
         files = Files.EARLIER if delivery.message.card else Files.ADDED
-        drawn = await self._with_files(address, delivery, files=files, editing=True)
-        target: dict[str, object] = {"channel": address.channel, "ts": ref.id}
-        await self._shown("chat.update", target, drawn)
+        self._calls().grant("chat.update", address.channel)
+        drawn = await self._with_files(delivery, files=files, editing=True)
+        await self._shown("chat.update", {"channel": address.channel, "ts": ref.id}, drawn)
+        if not await self._share(address, delivery.id):
+            await self._without_files(address, ref, delivery)
         return ref
 
     async def find(self, address: str, delivery_id: str) -> MessageRef | None:
@@ -175,13 +191,15 @@ class Slack(Channel):
         if ts is None:
             _bounded(self._missed, delivery_id, self._now())
             return None
+        # Its files may have been waiting for it when the answer was lost.
+        await self._share(where, delivery_id)
         return self._remember(delivery_id, MessageRef(self.name, address, id=ts))
 
-    async def look_up(self, address: str, author: Author, place: Place) -> tuple[Author, Place]:
-        """Ask Slack who somebody is and who can read along."""
+    async def look_up(self, address: str, author: Author, place: Place, *, fresh: bool = False) -> tuple[Author, Place]:
+        """Ask Slack who somebody is and who can read along; `fresh` takes nothing remembered for longer than 30 s."""
         if self._directory is None:
             self._directory = SlackDirectory(self._calls(), now=self._now)
-        return await self._directory.look_up(SlackAddress.decode(address), author, place)
+        return await self._directory.look_up(SlackAddress.decode(address), author, place, fresh=fresh)
 
     async def close(self) -> None:
         """Close the connections of this event loop."""
@@ -190,13 +208,15 @@ class Slack(Channel):
 
     async def _post(self, address: SlackAddress, delivery: Delivery) -> MessageRef:
         private_to = delivery.message.private_to
-        drawn = await self._with_files(address, delivery, files=Files.REFUSED if private_to else Files.ADDED, editing=False)
+        method = "chat.postEphemeral" if private_to else "chat.postMessage"
+        # Before any upload: what has to wait anyway uploads nothing.
+        self._calls().grant(method, address.channel)
+        drawn = await self._with_files(delivery, files=Files.REFUSED if private_to else Files.ADDED, editing=False)
         target: dict[str, object] = {"channel": address.channel}
         if address.thread is not None:
             target["thread_ts"] = address.thread
         if private_to is not None:
-            answer = await self._shown("chat.postEphemeral", target | {"user": private_to}, drawn)
-            return MessageRef(self.name, delivery.address, id=f"{EPHEMERAL}{answer.get('message_ts', '')}")
+            return await self._whispered(target | {"user": private_to}, delivery, drawn)
         quiet = {"unfurl_links": False, "unfurl_media": False, "metadata": metadata(delivery.id)}
         answer = await self._shown("chat.postMessage", target | quiet, drawn)
         ts = answer.get("ts")
@@ -204,31 +224,79 @@ class Slack(Channel):
             raise DeliveryFailed(UNCLEAR, permanent=False)
         return MessageRef(self.name, delivery.address, id=ts)
 
-    async def _with_files(self, address: SlackAddress, delivery: Delivery, *, files: Files, editing: bool) -> Rendered:
-        """Draw a message, its files shared before it, so that it can't speak of one that isn't there."""
-        drawn = render(delivery.message, tag=delivery.id, files=files, editing=editing)
+    async def _whispered(self, target: dict[str, object], delivery: Delivery, drawn: Rendered) -> MessageRef:
+        """Show a message to one reader. It can't be looked for, so one that may be there isn't sent again."""
+        answer: Answer = {}
         try:
-            async with asyncio.timeout(ATTEMPT_SECONDS):
-                for file in drawn.files:
-                    if self._shared.get((delivery.id, file.name)) != delivery.address:
-                        await self._calls().upload(file.name, file.content, channel=address.channel, thread=address.thread)
-                        _bounded(self._shared, (delivery.id, file.name), delivery.address)
-        except TimeoutError:
-            raise DeliveryFailed(UNCLEAR, permanent=False) from None
+            answer = await self._shown("chat.postEphemeral", target, drawn)
         except DeliveryFailed as error:
-            if not error.permanent:
+            if error.code not in MAYBE_DONE:
                 raise
-            log.warning("no file for delivery %s: %s", delivery.id, error.code)
-            return render(delivery.message, tag=delivery.id, files=Files.REFUSED, editing=editing)
-        return drawn
+            log.warning("private delivery %s may not have been shown (%s): it isn't sent again", delivery.id, error.code)
+        return MessageRef(self.name, delivery.address, id=f"{EPHEMERAL}{answer.get('message_ts', '')}")
+
+    async def _with_files(self, delivery: Delivery, *, files: Files, editing: bool) -> Rendered:
+        """Draw a message and upload its files, which are shared once it is shown.
+
+        It goes without them, and says so, if Slack takes none or takes too long.
+        """
+        drawn = await _drawn(delivery, files=files, editing=editing)
+        if not drawn.files or delivery.id in self._shared:
+            return drawn
+        done = self._uploaded.get(delivery.id, {})
+        _bounded(self._uploaded, delivery.id, done)
+        try:
+            async with asyncio.timeout(UPLOAD_SECONDS):
+                for file in drawn.files:
+                    if file.name not in done:
+                        done[file.name] = await self._calls().upload(file.name, file.content)
+            return drawn
+        except TimeoutError:
+            code = "timeout"
+        except DeliveryFailed as error:
+            if not error.permanent and delivery.attempt < UPLOAD_ATTEMPTS:
+                raise
+            code = error.code
+        log.warning("no file for delivery %s: %s", delivery.id, code)
+        self._uploaded.pop(delivery.id, None)
+        return await _drawn(delivery, files=Files.REFUSED, editing=editing)
+
+    async def _share(self, address: SlackAddress, delivery_id: str) -> bool:
+        """Show the files of a message that is shown. Returns whether none is missing; what may be there isn't shared again."""
+        files = self._uploaded.pop(delivery_id, None)
+        if not files:
+            return True
+        _bounded(self._shared, delivery_id, None)
+        try:
+            async with asyncio.timeout(UPLOAD_SECONDS):
+                await self._calls().share(files, channel=address.channel, thread=address.thread)
+        except TimeoutError:
+            log.warning("the files of delivery %s may not have been shared", delivery_id)
+        except RateLimited:
+            log.warning("the files of delivery %s were not shared: rate limited", delivery_id)
+            return False
+        except DeliveryFailed as error:
+            log.warning("the files of delivery %s were not shared: %s", delivery_id, error.code)
+            return error.code in MAYBE_DONE
+        return True
+
+    async def _without_files(self, address: SlackAddress, ref: MessageRef, delivery: Delivery) -> None:
+        """Have a message that is shown say that its files are missing."""
+        try:
+            self._calls().grant("chat.update", address.channel)
+            noted = replace(delivery, id=f"{delivery.id}-n")
+            drawn = await _drawn(noted, files=Files.REFUSED, editing=True)
+            await self._shown("chat.update", {"channel": address.channel, "ts": ref.id}, drawn)
+        except (DeliveryFailed, RateLimited):
+            log.warning("delivery %s speaks of files that are missing", delivery.id)
 
     async def _shown(self, method: str, target: dict[str, object], drawn: Rendered) -> Answer:
-        """Show a message in its best form, or in the plainer one if Slack refuses that."""
+        """Show a message, its call granted before, in its best form, or in the plainer one if Slack refuses that."""
         channel = str(target["channel"])
         try:
             async with asyncio.timeout(ATTEMPT_SECONDS):
                 try:
-                    return await self._calls().post(method, target | _body(drawn.best), channel=channel)
+                    return await self._calls().post(method, target | _body(drawn.best), channel=channel, granted=True)
                 except DeliveryFailed as error:
                     if error.code not in REFUSED_FORM:
                         raise
@@ -270,6 +338,19 @@ class Slack(Channel):
     def _signing_secrets(self) -> list[bytes]:
         given = os.environ.get(SECRET, "").split(",") if self._secrets is None else self._secrets
         return [secret.strip().encode() for secret in given if secret.strip()]
+
+
+async def _drawn(delivery: Delivery, *, files: Files, editing: bool) -> Rendered:
+    """Draw a message, a big one beside the event loop."""
+    message = delivery.message
+    card = message.card
+    size = len(message.text)
+    if card is not None:
+        size += len(card.question) + len(card.detail) + sum(len(name) + len(value) for name, value in card.fields)
+        size += sum(map(len, card.evidence)) + (len(card.outcome.result) if card.outcome else 0)
+    if size <= BIG:
+        return render(message, tag=delivery.id, files=files, editing=editing)
+    return await asyncio.to_thread(render, message, tag=delivery.id, files=files, editing=editing)
 
 
 def _body(form: Form) -> dict[str, object]:

@@ -5,10 +5,12 @@ What lives here: two look-ups and their cache. What does not: who may do what.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 from channels.errors import DeliveryFailed
 from channels.events import Author, Place, Standing
@@ -19,6 +21,10 @@ from channels.slack.reading import Fields, fields_of, items_of, text_of
 
 REMEMBERED_MS = 10 * 60_000
 REMEMBERED_MISS_MS = 30_000
+FRESH_MS = 30_000
+PATIENCE = 5.0
+"""Seconds that a look-up waits for its turn in a burst of them."""
+
 MAX_REMEMBERED = 10_000
 
 # Slack's definite "there is nobody" or "nothing": everything else that fails may pass.
@@ -30,23 +36,47 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class _Remembered(Generic[_T]):
-    """The newest answers, for ten minutes each; that there is none, for half a minute."""
+    """The newest answers, for ten minutes each; that there is none, for half a minute. Asked for once, however many wait."""
 
     now: NowMs
     _held: OrderedDict[str, tuple[int, _T | None]] = field(default_factory=OrderedDict)
+    _asking: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Task[_T | None]]] = field(
+        default_factory=WeakKeyDictionary
+    )
 
-    def get(self, key: str) -> tuple[_T | None] | None:
+    async def get(self, key: str, ask: Callable[[], Coroutine[Any, Any, _T | None]], *, fresh: bool) -> _T | None:
         found = self._held.get(key)
-        if found is None or found[0] <= self.now():
-            return None
-        self._held.move_to_end(key)
-        return (found[1],)
+        if found is not None:
+            lasts = REMEMBERED_MISS_MS if found[1] is None else FRESH_MS if fresh else REMEMBERED_MS
+            if 0 <= self.now() - found[0] < lasts:
+                self._held.move_to_end(key)
+                return found[1]
+        asking = self._asking.setdefault(asyncio.get_running_loop(), {})
+        task = asking.get(key)
+        if task is None:
+            task = asking[key] = asyncio.ensure_future(self._asked(key, ask))
+            task.add_done_callback(lambda done: _ended(asking, key, done))
+        # One who gives up doesn't take the answer from the others.
+        return await asyncio.shield(task)
 
-    def put(self, key: str, value: _T | None) -> None:
-        self._held[key] = (self.now() + (REMEMBERED_MISS_MS if value is None else REMEMBERED_MS), value)
+    async def _asked(self, key: str, ask: Callable[[], Coroutine[Any, Any, _T | None]]) -> _T | None:
+        # As old as the question: what changed while it was answered may not be in it.
+        at = self.now()
+        value = await ask()
+        self.put(key, value, at=at)
+        return value
+
+    def put(self, key: str, value: _T | None, *, at: int) -> None:
+        self._held[key] = (at, value)
         self._held.move_to_end(key)
         if len(self._held) > MAX_REMEMBERED:
             self._held.popitem(last=False)
+
+
+def _ended(asking: dict[str, asyncio.Task[_T]], key: str, task: asyncio.Task[_T]) -> None:
+    asking.pop(key, None)
+    if not task.cancelled():
+        task.exception()  # seen, though nobody may wait for it any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,40 +111,37 @@ class SlackDirectory:
         self._people: _Remembered[_Person] = _Remembered(now)
         self._places: _Remembered[Place] = _Remembered(now)
 
-    async def look_up(self, address: SlackAddress, author: Author, place: Place) -> tuple[Author, Place]:
+    async def look_up(self, address: SlackAddress, author: Author, place: Place, *, fresh: bool = False) -> tuple[Author, Place]:
         """Return both with what Slack knows. Raises: RateLimited, DeliveryFailed."""
-        person = await self._person(author.id)
-        known = await self._place(address, place)
+        person = await self._people.get(author.id, lambda: self._person(author.id), fresh=fresh)
+        known = await self._place(address, place, fresh=fresh)
         if person is None:
             return replace(author, standing=Standing.UNKNOWN), known
         return replace(author, name=person.name or author.name, standing=person.standing(address)), known
 
     async def _person(self, user: str) -> _Person | None:
-        found = self._people.get(user)
-        if found is not None:
-            return found[0]
         answer = await self._asked("users.info", {"user": user}, final=_NOBODY)
-        person = None if answer is None else _person(fields_of(answer.get("user")))
-        self._people.put(user, person)
-        return person
+        return None if answer is None else _person(fields_of(answer.get("user")))
 
-    async def _place(self, address: SlackAddress, place: Place) -> Place:
+    async def _place(self, address: SlackAddress, place: Place, *, fresh: bool) -> Place:
         if address.channel.startswith("D"):
             # Nobody but the two: there is nothing to ask, and no scope is needed for it.
             return replace(place, kind="direct")
-        found = self._places.get(address.channel)
-        if found is None:
+
+        async def ask() -> Place | None:
             answer = await self._asked("conversations.info", {"channel": address.channel}, final=_NOWHERE)
-            found = (None if answer is None else _place(fields_of(answer.get("channel")), address),)
-            self._places.put(address.channel, found[0])
-        if found[0] is None:
+            return None if answer is None else _place(fields_of(answer.get("channel")), address)
+
+        # Which teams are outside depends on whose address it is.
+        found = await self._places.get(f"{address.enterprise}:{address.team}:{address.channel}", ask, fresh=fresh)
+        if found is None:
             # A channel that can't be asked about may be shared with anybody.
             return replace(place, shared_outside=True)
-        return replace(found[0], shared_outside=found[0].shared_outside or place.shared_outside)
+        return replace(found, shared_outside=found.shared_outside or place.shared_outside)
 
     async def _asked(self, method: str, query: Mapping[str, object], *, final: frozenset[str]) -> Fields | None:
         try:
-            return await self._api.get(method, query)
+            return await self._api.get(method, query, patience=PATIENCE)
         except DeliveryFailed as error:
             if error.code in final:
                 return None

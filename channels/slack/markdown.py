@@ -6,23 +6,34 @@ What lives here: pure text rendering. What does not: blocks, limits of messages,
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator
 
+from channels.fallback import visible
+
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
-_CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
+# On one line and from a mark without a backslash: what is code for us must be code for Slack, or images would hide in it.
+_CODE = re.compile(r"(?<![`\\])(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 # What Slack reads as a mention of a person, a channel, a group, or everybody (https://docs.slack.dev/messaging/formatting-message-text).
 _MENTION = re.compile(r"<(?=[@#][A-Za-z0-9]|!(?:channel|here|everyone|group|subteam\^|date\^))", re.IGNORECASE)
 _SAFE = r"(?:https?://|mailto:)"
 _ODD_LINK = re.compile(rf"\](?=\((?!\s*<?{_SAFE}))", re.IGNORECASE)
-_ODD_DEFINITION = re.compile(rf"^( {{0,3}}\[[^\]\n]+\])(?=:(?!\s*<?{_SAFE}))", re.IGNORECASE | re.MULTILINE)
-_ODD_AUTOLINK = re.compile(rf"<(?=[a-z][a-z0-9+.-]*:)(?!{_SAFE}[^\s|>]{{0,2000}}>)", re.IGNORECASE)
+# A definition lends its address to words far from it: none is one.
+_DEFINITION = re.compile(r"\](?=:)")
+_ODD_AUTOLINK = re.compile(rf"<(?=[a-z][a-z0-9+.-]*:)(?!{_SAFE}[^\s|<>]{{0,2000}}>)", re.IGNORECASE)
 # Lengths are bounded so that hostile text costs no more than its size.
-_IMAGE = re.compile(r"!\[(?=[^\]\n]{0,500}\]\()")
+_IMAGE = re.compile(r"!\[(?=[^\[\]\n]{0,500}\]\()")
+_OTHER_IMAGE = re.compile(r"!(?=\[)")
+_TARGET = re.compile(r"\]\(\s*<?https?://([^\s()<>|/?#\\]{1,300})", re.IGNORECASE)
+_NAMED = re.compile(r"(?:https?://)?((?:[\w-]{1,63}\.){1,9}[^\W\d]{2,24})(?![\w-])", re.IGNORECASE)
+_DECORATION = re.compile(r"[*_~`\\]|\u2060")
+_UNCOMMON = re.compile(r"[^\n\t -~]")
 _LINK = re.compile(r"\[([^\[\]\n]+)\]\((https?://[^\s()<>|]+(?:\([^\s()<>|]*\)[^\s()<>|]*)*)\)")
-_AUTOLINK = re.compile(r"&lt;(https?://[^\s<>|]{1,2000}?)&gt;")
-_BOLD = re.compile(r"(\*\*|__)(?=\S)(.{1,1000}?)(?<=\S)\1")
+_AUTOLINK = re.compile(r"&lt;(https?://(?:[^\s<>|&]|&(?!lt;|gt;)){1,2000})&gt;")
+# What is bold ends at the next pair of marks or not at all: each is read once.
+_BOLD = re.compile(r"\*\*(?=\S)((?:[^*\n]|\*(?!\*))+)(?<=\S)\*\*|__(?=\S)((?:[^_\n]|_(?!_))+)(?<=\S)__")
 _EMPHASIS = re.compile(r"(?<![*\w])\*(?=[^\s*])([^*\n]+?)(?<=[^\s*])\*(?![*\w])")
-_STRUCK = re.compile(r"~~(?=\S)(.{1,1000}?)(?<=\S)~~")
+_STRUCK = re.compile(r"~~(?=\S)((?:[^~\n]|~(?!~))+)(?<=\S)~~")
 _LANGUAGE = re.compile(r"[\w+#.-]{0,30}")
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?=\S)")
 _QUOTE = re.compile(r"(?: {0,3}>)+ ?")
@@ -43,18 +54,74 @@ def harmless(text: str) -> str:
 
     Code keeps its text to the letter, but for what Slack would read as a mention even there.
     """
-    return _MENTION.sub(f"<{_JOINER}", _outside_code(text, _plain_links))
+    return _MENTION.sub(f"<{_JOINER}", _outside_code(text, _plain_links, whole=_said_targets))
 
 
 def mrkdwn(text: str) -> str:
     """Return Markdown as Slack's mrkdwn, everything escaped; the same text gives the same for a post and for an edit."""
-    return _outside_code(text, _to_mrkdwn, code=escape, fence=_fence_to_mrkdwn)
+    return _outside_code(text, _to_mrkdwn, code=escape, fence=_fence_to_mrkdwn, whole=_said_targets)
+
+
+def revealed(text: str) -> str:
+    """Show what would be unseen or turn the reading round, as cards do; what makes emoji and joins letters stays."""
+    return _UNCOMMON.sub(lambda found: found[0] if _joins(text, found.start()) else visible(found[0]), text)
+
+
+def _joins(text: str, at: int) -> bool:
+    """Tell whether this is a joiner or an emoji's selector between characters that it is made for."""
+    before, after = text[at - 1 : at], text[at + 1 : at + 2]
+    match text[at]:
+        case "\ufe0e" | "\ufe0f":
+            return unicodedata.category(before or " ")[0] == "S" or (before in _KEYCAPS and after == "\u20e3")
+        case "\u200d":
+            return all(unicodedata.category(char or " ")[:2] in _JOINED for char in (before, after)) and after > "\u02ff"
+        case "\u200c":
+            return all(unicodedata.category(char or " ")[:2] in _LETTERS and char > "\u02ff" for char in (before, after))
+        case _:
+            return False
+
+
+_KEYCAPS = frozenset("0123456789#*")
+_LETTERS = frozenset({"Lo", "Mn", "Mc"})
+_JOINED = _LETTERS | {"So", "Sk"}
+
+
+def _said_targets(text: str) -> str:
+    """Write the true host behind link words that name another one."""
+    code = [found.span() for found in _CODE.finditer(text)]
+    done: list[str] = []
+    at = number = 0
+    for found in _TARGET.finditer(text):
+        here = found.start()
+        while number < len(code) and code[number][1] <= here:
+            number += 1
+        if number < len(code) and code[number][0] <= here:
+            continue
+        host = found[1].rpartition("@")[2].partition(":")[0].lower()
+        words = _DECORATION.sub("", _words_before(text, here))
+        if any(name.lower().removeprefix("www.") != host.removeprefix("www.") for name in _NAMED.findall(words)):
+            done += [text[at:here], f" ({host})"]
+            at = here
+    return "".join([*done, text[at:]])
+
+
+def _words_before(text: str, end: int) -> str:
+    """Return the words of the link whose bracket closes here."""
+    depth = 0
+    for at in range(end - 1, max(-1, end - 500), -1):
+        if text[at] == "]":
+            depth += 1
+        elif text[at] == "[":
+            if not depth:
+                return text[at + 1 : end]
+            depth -= 1
+    return ""
 
 
 def _plain_links(text: str) -> str:
-    text = _IMAGE.sub("[", text)
+    text = _OTHER_IMAGE.sub(f"!{_JOINER}", _IMAGE.sub("[", text))
     text = _ODD_LINK.sub(f"]{_JOINER}", text)
-    text = _ODD_DEFINITION.sub(rf"\1{_JOINER}", text)
+    text = _DEFINITION.sub(f"]{_JOINER}", text)
     return _ODD_AUTOLINK.sub(f"<{_JOINER}", text)
 
 
@@ -75,9 +142,9 @@ def _words_to_mrkdwn(line: str) -> str:
     if heading:
         words = line[heading.end() :].rstrip()
         words = words.rstrip("#").rstrip() or words
-        line = f"{_BOLD_MARK}{_BOLD.sub(lambda found: found[2], words)}{_BOLD_MARK}"
+        line = f"{_BOLD_MARK}{_BOLD.sub(lambda found: found[1] or found[2], words)}{_BOLD_MARK}"
     line = _BULLET.sub(lambda found: f"{found[1]}• ", line)
-    line = _BOLD.sub(lambda found: f"{_BOLD_MARK}{found[2]}{_BOLD_MARK}", line)
+    line = _BOLD.sub(lambda found: f"{_BOLD_MARK}{found[1] or found[2]}{_BOLD_MARK}", line)
     line = _EMPHASIS.sub(r"_\1_", line).replace(_BOLD_MARK, "*")
     line = _STRUCK.sub(r"~\1~", line)
     return _AUTOLINK.sub(r"<\1>", _LINK.sub(lambda found: f"<{found[2]}|{found[1]}>", line))
@@ -102,9 +169,10 @@ def _outside_code(
     *,
     code: Callable[[str], str] = str,
     fence: Callable[[str], str] = str,
+    whole: Callable[[str], str] = str,
 ) -> str:
-    """Apply `prose` to all that stands in no code, `code` to code spans, `fence` to code blocks."""
-    return "\n".join(fence(part) if fenced else _spans(part, prose, code) for fenced, part in _blocks(text))
+    """Apply `whole` to all but code blocks and then `prose` to what stands in no code, `code` to spans, `fence` to blocks."""
+    return "\n".join(fence(part) if fenced else _spans(whole(part), prose, code) for fenced, part in _blocks(text))
 
 
 def _spans(text: str, prose: Callable[[str], str], code: Callable[[str], str]) -> str:

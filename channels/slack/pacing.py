@@ -1,6 +1,6 @@
 """Not asking too often: what Slack allows in a while, counted here before it has to refuse.
 
-What lives here: buckets of calls, and waits that Slack asked for. What does not: waiting, which is the caller's.
+What lives here: buckets of calls, and waits that Slack asked for. What does not: the waiting itself.
 """
 
 from __future__ import annotations
@@ -55,18 +55,32 @@ class Pacer:
 
     def take(self, method: str, channel: str = "") -> None:
         """Count a call. Raises: RateLimited if it has to wait; it is not counted then."""
+        self.book(method, channel, most=0)
+
+    def book(self, method: str, channel: str = "", *, most: float) -> float:
+        """Count a call and return in how many seconds its turn is.
+
+        Raises: RateLimited if that is more than `most`, or while Slack's own wait lasts; it is not counted then.
+        """
         rate = RATES.get(method)
+        self.check(method, channel)
         bucket, now = self._bucket(method, channel), self.now()
-        if bucket.closed_until > now:
-            raise RateLimited((bucket.closed_until - now) / 1000)
         if rate is None:
-            return
+            return 0.0
         per_ms = rate.per_minute / 60_000
         bucket.left = min(float(rate.burst), bucket.left + max(0, now - bucket.at) * per_ms)
         bucket.at = now
-        if bucket.left < 1:
-            raise RateLimited((1 - bucket.left) / per_ms / 1000)
+        wait = max(0.0, 1 - bucket.left) / per_ms / 1000
+        if wait > most:
+            raise RateLimited(wait)
         bucket.left -= 1
+        return wait
+
+    def check(self, method: str, channel: str = "") -> None:
+        """Let a call through that was counted before. Raises: RateLimited while Slack's own wait lasts."""
+        wait = self._bucket(method, channel).closed_until - self.now()
+        if wait > 0:
+            raise RateLimited(wait / 1000)
 
     def close(self, method: str, channel: str, *, seconds: float) -> None:
         """Let nothing through until Slack's wait is over."""

@@ -6,6 +6,7 @@ What lives here: bytes to events, and the answers that Slack waits for. What doe
 from __future__ import annotations
 
 import json
+import re
 from urllib.parse import parse_qsl
 
 from channels.errors import MalformedPayload
@@ -28,6 +29,8 @@ from channels.slack.reading import (
 MAX_FIELDS = 100
 MAX_FILES = 20
 
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_HALF = Ingress((Ignored("half a character"),))
 _READ_SUBTYPES = frozenset({"", "file_share", "thread_broadcast"})
 _NO_COMMANDS = "Commands aren't set up here. Mention the bot in a channel, or write to it directly."
 
@@ -38,8 +41,21 @@ def parse(request: WebhookRequest) -> Ingress:
     Whatever else is valid is answered 200, known or not: Slack switches off an app that refuses its events.
     """
     if request.body.lstrip()[:1] in (b"{", b"[") or "json" in (request.header("content-type") or ""):
-        return _json(fields_of(read_json(request.body)))
+        return _HALF if _has_half_characters(request.body) else _json(fields_of(read_json(request.body)))
     return _form(_pairs(request.body))
+
+
+def _has_half_characters(body: bytes) -> bool:
+    """Tell whether this is JSON with a character of which only half came: no one can carry it on, nor help it by a retry."""
+    if not _SURROGATE.search(body):
+        return False
+    try:
+        json.dumps(json.loads(body), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        pass
+    return False
 
 
 def _json(body: Fields) -> Ingress:
@@ -54,7 +70,10 @@ def _json(body: Fields) -> Ingress:
 
 def _form(form: dict[str, str]) -> Ingress:
     if "payload" in form:
-        payload = fields_of(read_json(form["payload"].encode()))
+        content = form["payload"].encode()
+        if _has_half_characters(content):
+            return _HALF
+        payload = fields_of(read_json(content))
         if text_of(payload, "type") == "block_actions":
             return Ingress(parse_clicks(payload))
         return Ingress((Ignored(f"an interaction of type {text_of(payload, 'type')[:40]!r}"),))

@@ -13,7 +13,7 @@ from enum import StrEnum
 from channels.fallback import card_text, split_text
 from channels.outbound import Card, Outbound
 from channels.slack.blocks import MAX_BLOCKS, MAX_SECTION, Block, card_blocks, characters, plain_card_blocks
-from channels.slack.markdown import escape, harmless, mrkdwn
+from channels.slack.markdown import escape, harmless, mrkdwn, revealed
 
 MAX_MARKDOWN = 12_000
 """Of all `markdown` blocks of a message together; other blocks were refused at about as much."""
@@ -38,7 +38,7 @@ class Files(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that is shared in the thread before the message."""
+    """A file that is shared in the thread behind the message."""
 
     name: str
     content: bytes
@@ -84,15 +84,15 @@ def _with_card(card: Card, text: str, blocks: list[Block], *, tag: str, files: F
 
 
 _WHERE = {
-    Files.ADDED: "The file {} above has all of it.",
+    Files.ADDED: "The file {} below has all of it.",
     Files.REFUSED: "The rest can't be shown here: Slack took no file.",
     Files.EARLIER: "",
 }
 
 
 def _whole(text: str) -> str:
-    """Return the text with a sign for each half character and control character: no message can hold those."""
-    return _UNSENDABLE.sub("\ufffd", text.replace("\r\n", "\n"))
+    """Return the text with a sign for each half character and control character, which no message can hold; no tricks."""
+    return revealed(_UNSENDABLE.sub("\ufffd", text.replace("\r\n", "\n")))
 
 
 def _fitted(text: str, *, with_card: bool, files: Files, editing: bool) -> tuple[str, tuple[File, ...]]:
@@ -105,7 +105,7 @@ def _fitted(text: str, *, with_card: bool, files: Files, editing: bool) -> tuple
         return text, ()
     if files is Files.ADDED:
         preview = _beginning(text, PREVIEW)
-        note = f"_The beginning of {len(text):,} characters. The file above has all of it._"
+        note = f"_The beginning of {len(text):,} characters. The file below has all of it._"
         return f"{preview}\n\n{note}", (File("reply.md", text.encode()),)
     shown = _beginning(text, MAX_WITH_CARD if with_card else MAX_MARKDOWN - 500)
     return f"{shown}\n\n_Cut: {len(shown):,} of {len(text):,} characters are shown; Slack took no file._", ()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from channels import Author, ChannelError, DeliveryFailed, Directory, Place, RateLimited, Standing
 from channels.slack import Slack
 from channels.slack.address import SlackAddress
-from channels.slack.directory import MAX_REMEMBERED
+from channels.slack.directory import MAX_REMEMBERED, PATIENCE
 from tests.channels.slack.fake import CHANNEL, ROOT, TEAM, MiniSlack, refusal
 from tests.channels.slack.payloads import Json
 
@@ -133,5 +135,54 @@ async def test_what_is_remembered_is_bounded(world: MiniSlack, slack: Slack) -> 
     directory = slack._directory
     assert directory is not None
     for number in range(MAX_REMEMBERED + 5):
-        directory._people.put(f"U{number}", None)
+        directory._people.put(f"U{number}", None, at=world.now())
     assert len(directory._people._held) == MAX_REMEMBERED
+
+
+async def test_many_who_ask_at_once_are_one_call(world: MiniSlack, slack: Slack) -> None:
+    world.users["U1"] = {"id": "U1", "team_id": TEAM}
+    asking = [asyncio.ensure_future(asked(slack)) for _ in range(20)]
+    await asyncio.sleep(0)
+    asking[0].cancel()
+    found = await asyncio.gather(*asking, return_exceptions=True)
+    assert isinstance(found[0], asyncio.CancelledError)
+    assert all(isinstance(one, tuple) and one[0].standing == Standing.MEMBER for one in found[1:])
+    assert [name for name, _ in world.calls] == ["users.info", "conversations.info"]
+
+
+async def test_many_who_fail_at_once_fail_alike_and_ask_anew(world: MiniSlack, slack: Slack) -> None:
+    world.users["U1"] = {"id": "U1", "team_id": TEAM}
+    world.before["users.info"].append(refusal("fatal_error"))
+    found = await asyncio.gather(*(asked(slack) for _ in range(5)), return_exceptions=True)
+    assert all(isinstance(one, DeliveryFailed) for one in found)
+    assert (await asked(slack))[0].standing == Standing.MEMBER
+
+
+async def test_what_is_asked_for_fresh_is_no_older_than_half_a_minute(world: MiniSlack, slack: Slack) -> None:
+    world.users["U1"] = {"id": "U1", "team_id": TEAM}
+    await asked(slack)
+    world.users["U1"]["deleted"] = True
+    world.channels[CHANNEL]["is_ext_shared"] = True
+    world.now_ms += 29_000
+    assert (await slack.look_up(THREAD, author(), Place("channel"), fresh=True))[0].standing == Standing.MEMBER
+    world.now_ms += 1_000
+    assert (await asked(slack))[0].standing == Standing.MEMBER
+    found, place = await slack.look_up(THREAD, author(), Place("channel"), fresh=True)
+    assert (found.standing, place.shared_outside) == (Standing.OUTSIDER, True)
+    assert (await asked(slack))[0].standing == Standing.OUTSIDER
+
+
+async def test_a_burst_waits_its_turn_and_slacks_own_wait_is_passed_on(world: MiniSlack, slack: Slack) -> None:
+    waits = [slack._calls().pacer.book("users.info", most=PATIENCE) for _ in range(28)]
+    assert waits[:20] == [0.0] * 20
+    assert [round(wait, 1) for wait in waits[20:]] == [0.6, 1.2, 1.8, 2.4, 3.0, 3.6, 4.2, 4.8]
+    with pytest.raises(RateLimited) as limited:
+        await asked(slack)
+    assert limited.value.retry_after == pytest.approx(5.4)
+    world.now_ms += 60_000
+    world.before["users.info"].append(refusal("ratelimited", status=429, headers={"Retry-After": "7"}))
+    for _ in range(2):
+        with pytest.raises(RateLimited) as limited:
+            await asked(slack)
+        assert limited.value.retry_after == 7
+    assert len(world.calls) == 1

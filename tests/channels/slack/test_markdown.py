@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from channels.slack.markdown import escape, harmless, mrkdwn
+from channels.outbound import Card, Outbound
+from channels.slack.markdown import escape, harmless, mrkdwn, revealed
 from channels.slack.reading import readable
+from channels.slack.render import render
 
 _PINGS = re.compile(r"<(?:[@#][A-Za-z0-9]|!(?:channel|here|everyone|group|subteam|date))", re.IGNORECASE)
 _ENTITIES = re.compile(r"<([^<>]*)>")
@@ -164,3 +167,100 @@ def test_no_text_takes_longer_than_its_size(piece: str) -> None:
         assert mrkdwn(hostile)
         assert harmless(hostile)
     assert readable(text.replace("#", "<@U1>"), bot_user="U1")
+
+
+@pytest.mark.parametrize("piece", ["**a ", "__a ", "~~a ", "![", "<https://", "&lt;https://", "[a](https://", "**a *b", "*", "~"])
+def test_twice_the_text_takes_about_twice_as_long(piece: str) -> None:
+    def spent(size: int) -> float:
+        text, least = piece * (size // len(piece)), 1e9
+        for _ in range(3):
+            at = time.perf_counter()
+            mrkdwn(text)
+            harmless(text)
+            least = min(least, time.perf_counter() - at)
+        return least
+
+    assert spent(40_000) <= 4 * spent(20_000) + 0.02
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "![a][r]",
+        "![r]",
+        "![a [b] c](https://evil.example)",
+        "`\n\n![a](https://evil.example)\n\n`",
+        "\\`![a](https://evil.example)`",
+    ],
+)
+def test_no_form_of_an_image_is_one(text: str) -> None:
+    assert "![" not in harmless(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["[r]: https://evil.example", "> - [r]: <https://evil.example>", "[https://good.example][r]\n[r]: //x"]
+)
+def test_no_address_is_lent_to_words_elsewhere(text: str) -> None:
+    assert "]:" not in harmless(text)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "https://good.example",
+        "good.example/login",
+        "**good**.example",
+        "`good.example`",
+        "see [good.example] now",
+        "HTTPS://GOOD.EXAMPLE",
+    ],
+)
+@pytest.mark.parametrize(
+    "target", ["https://evil.example/x", "https://good.example@evil.example", "HTTPS://Evil.Example:443?good.example"]
+)
+def test_words_that_name_another_host_are_followed_by_the_true_one(words: str, target: str) -> None:
+    assert f" (evil.example)]({target})" in harmless(f"`a` [{words}]({target})")
+    assert "(evil.example)" in mrkdwn(f"[{words}]({target})")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[here](https://a.example)",
+        "[www.a.example](https://a.example/x)",
+        "`[b.example](https://a.example)`",
+        "[A.example](https://www.a.example:8)",
+    ],
+)
+def test_honest_links_and_code_are_kept(text: str) -> None:
+    assert harmless(text) == text
+
+
+def test_what_is_unseen_is_shown_in_replies() -> None:
+    assert revealed("a\u202eb\u200bc\u2066") == "a\\u{202e}b\\u{200b}c\\u{2066}"
+    assert revealed("a\ufe0fb\u200dc") == "a\\u{fe0f}b\\u{200d}c"
+    for kept in ("✔\ufe0f 1\ufe0f\u20e3 \U0001f468\u200d\U0001f469", "می\u200cخواهم", "é ü 漢字", "a" + " " * 50 + "b"):
+        assert revealed(kept) == kept
+    drawn = render(Outbound("a\u202eb"), tag="t")
+    assert "\u202e" not in f"{drawn}"
+    assert "\\u{202e}" in drawn.plain.text
+
+
+_HOSTILE = st.lists(
+    st.tuples(
+        st.sampled_from(["> ", "**", "__", "~~", "![", "](", "`", "```\n", "~~~\n", "\n", "\ud800", "\x01", "\u202e", "&", "<"]),
+        st.integers(1, 3_000),
+    ),
+    max_size=5,
+).map(lambda parts: "".join(piece * times for piece, times in parts))
+
+
+@settings(deadline=None, max_examples=40)
+@given(_HOSTILE)
+@example("> " * 20_000)
+def test_no_text_fails_to_be_drawn(text: str) -> None:
+    mrkdwn(text)
+    harmless(text)
+    for editing in (False, True):
+        render(Outbound(text), tag="t", editing=editing)
+    render(Outbound(text, Card(text, text, fields=((text, text),), evidence=(text,))), tag="t")

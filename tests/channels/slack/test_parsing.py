@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from channels import ChannelError, Ignored, Message, Place, Standing, Verified
 from channels.slack import Slack
 from channels.slack.address import ADDRESS, SlackAddress
 from channels.slack.reading import readable
-from tests.channels.slack.fake import APP, BOT, BOT_ID, CHANNEL, ROOT, TEAM
+from tests.channels.slack.fake import APP, BOT, BOT_ID, CHANNEL, NOW, ROOT, TEAM
 from tests.channels.slack.payloads import SECRET, Json, as_form, as_json, click, envelope, heard, mention, message, signed
 
 LATER = "1799999100.000200"
@@ -317,3 +318,16 @@ async def _survives(body: bytes) -> None:
         if not isinstance(event, Ignored):
             SlackAddress.decode(event.address)
             assert ADDRESS.encode(*ADDRESS.decode(event.address)) == event.address
+
+
+@pytest.mark.parametrize("escape", [b"\\ud800", b"\\uDC00 x", b"\\ud83d\\ud83d"])
+async def test_half_a_character_is_ignored_and_a_whole_one_is_read(escape: bytes) -> None:
+    channel = Slack(bot_token="xoxb-test", signing_secret=SECRET, now=lambda: NOW)
+    for body in (envelope(message("half: HERE")), click("HERE")):
+        raw = as_json(body).replace(b"HERE", escape)
+        raw = urlencode({"payload": raw.decode()}).encode() if body["type"] == "block_actions" else raw
+        found = channel.parse(await channel.verify(signed(raw)))
+        assert found.response is None
+        assert found.events == (Ignored("half a character"),)
+    heard_whole = await heard(as_json(envelope(message("whole: HERE"))).replace(b"HERE", b"\\ud83d\\ude00"))
+    assert isinstance(heard_whole, Message)

@@ -12,8 +12,8 @@ from aiohttp import web
 from channels import DeliveryFailed, Outbound, RateLimited
 from channels.slack import Slack
 from channels.slack.api import PERMANENT, UNCLEAR
-from tests.channels.slack.deliveries import CARD, DM, delivery, fate
-from tests.channels.slack.fake import CHANNEL, ROOT, MiniSlack, dropped, refusal
+from tests.channels.slack.deliveries import CARD, DM, THREAD, delivery, fate
+from tests.channels.slack.fake import CHANNEL, ROOT, Fault, MiniSlack, dropped, refusal
 from tests.channels.slack.payloads import SECRET, Json
 
 # Refusals
@@ -119,21 +119,84 @@ async def test_a_slack_that_takes_less_in_blocks_gets_the_text(world: MiniSlack,
 # Files
 
 
-async def test_what_fits_no_message_is_a_file_before_it(world: MiniSlack, slack: Slack) -> None:
+async def test_what_fits_no_message_is_a_file_behind_it(world: MiniSlack, slack: Slack) -> None:
     text = "word " * 20_000
     await slack.send(delivery(text))
     assert world.files == [{"name": "reply.md", "content": text.encode(), "channel": CHANNEL, "thread_ts": ROOT}]
-    assert "The file above has all of it" in world.shown(CHANNEL, "UALICE")[0]
+    assert "The file below has all of it" in world.shown(CHANNEL, "UALICE")[0]
     names = [name for name, _ in world.calls]
-    assert names.index("files.completeUploadExternal") < names.index("chat.postMessage")
+    assert names.index("files.completeUploadExternal") > names.index("chat.postMessage")
 
 
 async def test_a_file_is_shared_once_though_its_message_had_to_wait(world: MiniSlack, slack: Slack) -> None:
-    world.before["chat.postMessage"].append(refusal("ratelimited", status=429, headers={"Retry-After": "1"}))
-    assert isinstance(await fate(slack, delivery("word " * 20_000)), RateLimited)
-    world.now_ms += 1_000
+    for attempt in (1, 2, 3):
+        world.before["chat.postMessage"].append(refusal("ratelimited", status=429, headers={"Retry-After": "1"}))
+        assert isinstance(await fate(slack, delivery("word " * 20_000, attempt=attempt)), RateLimited)
+        assert world.files == []
+        world.now_ms += 1_000
+    await slack.send(delivery("word " * 20_000, attempt=4))
+    assert len(world.files) == len(world.uploads) == 1
+
+
+@pytest.mark.parametrize("found_by_send", [True, False])
+async def test_a_file_follows_its_message_though_the_answer_was_lost(world: MiniSlack, slack: Slack, found_by_send: bool) -> None:
+    world.after["chat.postMessage"].append(dropped)
+    assert isinstance(await fate(slack, delivery("word " * 20_000)), DeliveryFailed)
+    assert world.files == []
+    if not found_by_send:
+        await slack.find(THREAD, "dlv_1")
+    await slack.send(delivery("word " * 20_000, attempt=2))
+    assert (len(world.files), len(world.messages[CHANNEL])) == (1, 1)
+
+
+async def test_a_share_that_may_be_done_is_not_done_again(world: MiniSlack, slack: Slack) -> None:
+    world.after["files.completeUploadExternal"].append(dropped)
+    await slack.send(delivery("word " * 20_000))
     await slack.send(delivery("word " * 20_000, attempt=2))
     assert len(world.files) == 1
+
+
+@pytest.mark.parametrize("code", ["file_not_found", "ratelimited"])
+async def test_a_message_whose_file_was_not_shared_says_so(world: MiniSlack, slack: Slack, code: str) -> None:
+    world.before["files.completeUploadExternal"].append(refusal(code))
+    await slack.send(delivery("word " * 20_000))
+    assert world.files == []
+    (shown,) = world.shown(CHANNEL, "UALICE")
+    assert "Slack took no file" in shown
+
+
+async def test_an_upload_that_takes_too_long_is_gone_without(
+    world: MiniSlack, slack: Slack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("channels.slack.channel.UPLOAD_SECONDS", 0.05)
+
+    async def hang(api: object, name: str, content: bytes) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    monkeypatch.setattr("channels.slack.api.Api.upload", hang)
+    await slack.send(delivery("word " * 20_000))
+    assert "Slack took no file" in world.shown(CHANNEL, "UALICE")[0]
+
+
+async def test_an_upload_that_goes_on_failing_holds_nothing_up_for_good(world: MiniSlack, slack: Slack) -> None:
+    world.before["files.getUploadURLExternal"] += [refusal("x", status=500)] * 3
+    for attempt in (1, 2):
+        assert isinstance(await fate(slack, delivery("word " * 20_000, attempt=attempt)), DeliveryFailed)
+    await slack.send(delivery("word " * 20_000, attempt=3))
+    assert "Slack took no file" in world.shown(CHANNEL, "UALICE")[0]
+
+
+@pytest.mark.parametrize("fault", [dropped, refusal("x", status=503), refusal("internal_error")])
+async def test_a_whisper_that_may_have_been_heard_is_not_repeated(
+    world: MiniSlack, slack: Slack, caplog: pytest.LogCaptureFixture, fault: Fault
+) -> None:
+    world.after["chat.postEphemeral"].append(fault)
+    whisper = Outbound("psst", private_to="UALICE")
+    await slack.send(delivery(whisper))
+    await slack.send(delivery(whisper, attempt=2))
+    assert len(world.messages[CHANNEL]) == 1
+    assert "isn't sent again" in caplog.text
 
 
 async def test_a_value_too_long_for_a_card_is_a_file_to_the_byte(world: MiniSlack, slack: Slack) -> None:
@@ -195,7 +258,7 @@ async def test_a_burst_to_one_channel_is_told_to_wait_before_slack_has_to(world:
 async def test_a_slow_slack_is_given_up_in_time(slack: Slack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("channels.slack.channel.ATTEMPT_SECONDS", 0.05)
 
-    async def hang(api: object, method: str, body: object, *, channel: str) -> Json:
+    async def hang(api: object, method: str, body: object, *, channel: str, granted: bool = False) -> Json:
         await asyncio.Event().wait()
         return {}
 
