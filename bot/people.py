@@ -49,16 +49,19 @@ class People:
         Raises: LookUpFailed: ask again later.
         """
         known = principal.standing is not Standing.UNKNOWN
-        return (principal, place) if known else await self.ask(principal, place, address)
+        return (principal, place) if known else await self._look_up(principal, place, address, fresh=False)
 
     async def ask(self, principal: Principal, place: Place, address: str | None) -> tuple[Principal, Place]:
-        """Look somebody up whatever is known of them, as far as their channel can. Raises: LookUpFailed."""
+        """Look somebody up anew whatever is known of them, as far as their channel can. Raises: LookUpFailed."""
+        return await self._look_up(principal, place, address, fresh=True)
+
+    async def _look_up(self, principal: Principal, place: Place, address: str | None, *, fresh: bool) -> tuple[Principal, Place]:
         directory = self._directory(principal)
         if directory is None or address is None:
             return principal, place
         try:
             async with asyncio.timeout(LOOK_UP_SECONDS):
-                author, seen = await directory.look_up(address, _author(principal), place)
+                author, seen = await directory.look_up(address, _author(principal), place, fresh=fresh)
         except RateLimited as error:
             raise LookUpFailed(error.retry_after) from error
         except (ChannelError, TimeoutError, OSError) as error:
