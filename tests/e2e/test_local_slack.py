@@ -141,11 +141,11 @@ async def test_a_direct_message_is_one_conversation_without_mentions(harbour: Lo
 async def test_a_reply_that_is_too_long_comes_as_a_file_and_its_beginning(harbour: LocalSlack) -> None:
     told = "and so on " * 4_100
     thread = await harbour.says(ALICE, f"<@{BOT}> {told}")
-    file, reply = await settled(harbour, thread, 2)
+    reply, file = await settled(harbour, thread, 2)
     assert [shared["name"] for shared in file["files"]] == ["reply.md"]
     assert file["files"][0]["size"] > len(told)
     assert words(reply).startswith("You said: and so on")
-    assert "The file above has all of it." in words(reply)
+    assert "The file below has all of it." in words(reply)
 
 
 async def test_the_emulator_took_every_call(harbour: LocalSlack) -> None:
