@@ -173,7 +173,10 @@ function speakAs(id) {
   loadThread();
 }
 
-const go = (id) => { closeDrawer(); location.hash = encodeURIComponent(id); };
+/** Move at once: what is typed next belongs to the new place, and the event of the move comes only later. */
+const go = (id) => { closeDrawer(); location.hash = encodeURIComponent(id); route(); };
+
+let routed = false;
 
 function route() {
   let wanted = "";
@@ -181,7 +184,8 @@ function route() {
     wanted = decodeURIComponent(location.hash.slice(1));
   } catch { /* a broken address is an unknown one */ }
   const id = wanted === "" || wanted === NEW ? null : wanted;
-  if (id !== null && id === state.threadId) return; // the second of two events for one move
+  if (routed && id === state.threadId && state.problem === null) return; // the event of a move that was made already
+  routed = true;
   Object.assign(state, { threadId: id, place: id ?? NEW, thread: state.threads.find((thread) => thread.id === id) ?? null, messages: [], turns: [], live: null, problem: null, loading: id !== null, jump: true });
   state.notes.clear();
   listen();
