@@ -165,9 +165,11 @@ class Sessions:
         run = await self._own(caller, session_id)
         del key  # ending twice is ending once: a repeat is told that the session has ended
         data: dict[str, JsonValue] = {"reason": "reset", "by": caller.id, "note": reason}
-        events = [EventDraft(type="session.completed", body=codec.encode(data))]
+        prompts = await self.store.open_prompts(session_id)
+        events = [EventDraft(type="input.resolved", body=codec.encode(_withdrawn(prompt))) for prompt in prompts]
         if run.turn_id is not None:
-            events.insert(0, EventDraft(type="turn.cancelled", body=codec.encode({"turn_id": run.turn_id})))
+            events.append(EventDraft(type="turn.cancelled", body=codec.encode({"turn_id": run.turn_id})))
+        events.append(EventDraft(type="session.completed", body=codec.encode(data)))
         ended = await self.store.end(session_id, reason="reset", events=events)
         return ControlStatus.RESET if ended else ControlStatus.NO_ACTIVE_SESSION
 
@@ -346,6 +348,12 @@ def _status(found: Submission) -> str:
     if not found.consumed:
         return "accepted" if found.run_phase is Phase.IDLE else "queued"
     return Phase.WAITING.value if found.run_phase is Phase.WAITING else Phase.RUNNING.value
+
+
+def _withdrawn(prompt: Prompt) -> dict[str, JsonValue]:
+    """The data of the event that tells readers that nobody has to answer any more."""
+    resolution: dict[str, JsonValue] = {"request_id": prompt.prompt_id, "kind": prompt.kind, "outcome": "cancelled"}
+    return {"turn_id": prompt_body(prompt)["turn_id"], "resolutions": [resolution]}
 
 
 def _error(detail: JsonObject | None) -> JsonObject:
