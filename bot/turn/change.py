@@ -71,7 +71,6 @@ class Change:
     kind: str
     state: State
     items: tuple[Item, ...] = ()
-    reply: str | None = None
     link_turn: str | None = None
     events: tuple[Draft, ...] = ()
     posts: tuple[Post, ...] = ()

@@ -11,9 +11,9 @@ import pytest_asyncio
 from channels.errors import DeliveryFailed, RateLimited
 from channels.events import Author, Place, Standing
 from durable_core.model import Outcome
-from tests.bot.session.actors import CHANNEL, FakeChannel
+from tests.bot.session.actors import CHANNEL, FakeChannel, calls
 from tests.bot.session.kit import Thread, open_thread, person
-from tests.bot.session.test_approvals import ask
+from tests.bot.session.test_approvals import REFUND, ask
 
 ANN, BEN = person("ann", Standing.UNKNOWN), person("ben", Standing.UNKNOWN)
 
@@ -134,3 +134,28 @@ async def test_a_click_counts_only_where_its_card_was_put(thread: Thread) -> Non
     assert (await thread.prompt()).outcome is None
     await thread.click("deny")
     await thread.work()
+
+
+async def test_an_approved_call_waits_out_a_platform_that_does_not_say_who_its_requester_is_now(thread: Thread) -> None:
+    thread.model.script.insert(0, calls(REFUND))  # type: ignore[arg-type]
+    await thread.say("refund 5", ANN)
+    await thread.work()
+    await thread.click("approve", ANN)
+    asked(thread).troubles = [RateLimited(30), DeliveryFailed("unavailable", permanent=False)]
+    await thread.work()
+    assert thread.log.names() == []
+    for _ in range(2):
+        thread.later_s(31)
+        await thread.work()
+    assert len(thread.log.names()) == 1
+    assert thread.channel.texts
+
+
+async def test_an_approved_call_of_somebody_who_became_a_guest_does_not_run(thread: Thread) -> None:
+    thread.model.script.insert(0, calls(REFUND))  # type: ignore[arg-type]
+    await thread.say("refund 5", ANN)
+    await thread.work()
+    asked(thread).standing = Standing.GUEST
+    await thread.click("approve", ANN)
+    await thread.work()
+    assert thread.log.names() == []
