@@ -54,6 +54,11 @@ Keeping
   S29  Content goes only when its run has ended, its retention is over, a minute has passed and nothing of it is still to be sent;
        ids, times and outcomes stay. Reading what is gone raises `ContentGone`.
   S30  Wrapping keys anew changes nothing else; it may be broken off at any point and begun again.
+Deploys
+  S40  A commit with `move` makes the run that deployment's, and its lifetime begins anew; without, both stay as they are.
+  S41  A worker that has stopped or died is remembered for a quarter of an hour, with what it could read; it holds nothing.
+  S42  A dead letter that is replayed is owed again under its id, behind what its lane owes; it counts as tried.
+  S43  A run to which nothing has happened since `abilities.since` is not offered to that worker.
 """
 
 from __future__ import annotations
@@ -247,3 +252,6 @@ class Store(Protocol):
 
     async def release_lane(self, lane: Lane, owner: str) -> None:
         """Give a lane back in the middle of a send: its head counts as tried, since it may have been sent."""
+
+    async def replay(self, delivery_id: str) -> bool:
+        """Owe a dead letter again, behind what its lane owes by now; False when it is none."""
