@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
+from durable_core import schema
 from durable_core.clock import Clock
 from durable_core.crypto import KeyRing
-from durable_core import schema
 from durable_core.errors import Broken, Unavailable
 from durable_core.lifeline import Lifeline
 from durable_core.model import (
