@@ -27,7 +27,8 @@ class Bot:
 
     With several agents `routes` names the one that answers on each channel. `deps` is a function that returns an async context
     manager (with the settings, if it takes an argument); it is opened once per worker and handed to every tool as `ctx.deps`.
-    `lifetime` ends a session that long after it began, once its turn has settled; None never does.
+    `lifetime` ends a session that long after it began or moved to a new version, once its turn has settled; None never does.
+    `inherit_transcript` gives the session that follows one which no version can read any more what was said there, as data.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Bot:
         access: AccessPolicy = members_only,
         limits: Limits | None = None,
         lifetime: timedelta | None = timedelta(days=30),
+        inherit_transcript: bool = False,
     ) -> None:
         self.agents = tuple(agents)
         self.channels = tuple(channels)
@@ -48,6 +50,7 @@ class Bot:
         self.access = access
         self.limits = limits or Limits()
         self.lifetime = lifetime
+        self.inherit_transcript = inherit_transcript
 
     @property
     def lifetime_ms(self) -> int | None:

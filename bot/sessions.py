@@ -16,7 +16,9 @@ from pydantic import JsonValue
 from bot import participants
 from bot.answers import Answers, explain
 from bot.cards import prompt_body
+from bot.endings import end_events
 from bot.errors import Problem
+from bot.leftovers import Leftovers
 from bot.principal import Principal
 from bot.session_api import (
     Accepted,
@@ -31,13 +33,12 @@ from bot.turn.state import MessageBody, TurnPolicy, body_to_json
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
-from durable_core.errors import NotFound, SessionEnded
+from durable_core.errors import NotFound, SessionEnded, Stranded
 from durable_core.ids import new_id
 from durable_core.model import (
     Admission,
     AnswerReceipt,
     CommandKind,
-    EventDraft,
     NewRun,
     Outcome,
     Phase,
@@ -65,6 +66,7 @@ class Sessions:
     agents: Sequence[str]
     deployment: str
     lifetime_ms: int | None
+    leftovers: Leftovers | None = None
 
     # ── input ──
 
@@ -98,7 +100,7 @@ class Sessions:
         self, caller: Principal, session_id: str, *, message: str, turn_policy: TurnPolicy | None, key: str | None
     ) -> Accepted:
         """Put a message into a session's inbox."""
-        await self._own(caller, session_id)
+        await self._usable(caller, session_id)
         policy = turn_policy or TurnPolicy.STEER
         asked: dict[str, JsonValue] = {"session": session_id, "message": message, "turn_policy": policy.value}
         receipt = await self._admit(
@@ -117,12 +119,12 @@ class Sessions:
         self, caller: Principal, session_id: str, *, responses: Sequence[Response], key: str | None
     ) -> Sequence[ResponseResult]:
         """Answer requests; all of them must exist, each then has its own fate."""
-        await self._own(caller, session_id)
+        await self._usable(caller, session_id)
         chosen = [(response, await self._option(session_id, response)) for response in responses]
         of = payload_digest(codec.encode([[one.request_id, one.option_id, one.text] for one in responses])).hex()
         receipts = []
         for place, (response, option_id) in enumerate(chosen):
-            receipt = await self.answers.admit(
+            receipt = await self._answered(
                 response.request_id,
                 option_id,
                 principal=caller,
@@ -138,9 +140,16 @@ class Sessions:
         decided = await asyncio.gather(*(self.answers.result(receipt) for receipt in receipts))
         return [_response(response, receipt) for (response, _), receipt in zip(chosen, decided, strict=True)]
 
+    async def _answered(self, request_id: str, option_id: str, **given: Any) -> AnswerReceipt:
+        try:
+            return await self.answers.admit(request_id, option_id, **given)
+        except Stranded as error:
+            asked = "This was asked by a newer version, which has to take the answer. Send the same again."
+            raise Problem(503, "newer_version", asked, retryable=True) from error
+
     async def cancel(self, caller: Principal, session_id: str, *, turn_id: str | None, key: str | None) -> ControlStatus:
         """Stop the turn that runs."""
-        run = await self._own(caller, session_id)
+        run = await self._usable(caller, session_id)
         if run.status is RunStatus.ENDED:
             return ControlStatus.NO_ACTIVE_TURN
         asked: dict[str, JsonValue] = {"session": session_id, "cancel": turn_id}
@@ -165,11 +174,7 @@ class Sessions:
         run = await self._own(caller, session_id)
         del key  # ending twice is ending once: a repeat is told that the session has ended
         data: dict[str, JsonValue] = {"reason": "reset", "by": caller.id, "note": reason}
-        prompts = await self.store.open_prompts(session_id)
-        events = [EventDraft(type="input.resolved", body=codec.encode(_withdrawn(prompt))) for prompt in prompts]
-        if run.turn_id is not None:
-            events.append(EventDraft(type="turn.cancelled", body=codec.encode({"turn_id": run.turn_id})))
-        events.append(EventDraft(type="session.completed", body=codec.encode(data)))
+        events = await end_events(self.store, session_id, run.turn_id, data)
         ended = await self.store.end(session_id, reason="reset", events=events)
         return ControlStatus.RESET if ended else ControlStatus.NO_ACTIVE_SESSION
 
@@ -193,8 +198,8 @@ class Sessions:
         }
 
     async def events(self, caller: Principal, session_id: str, *, start: int, follow: bool) -> AsyncIterator[JsonObject]:
-        """A session's events as envelopes."""
-        await self._own(caller, session_id)
+        """A session's events as envelopes; what is stranded can't be followed, only read."""
+        await (self._usable if follow else self._own)(caller, session_id)
         return self._envelopes(session_id, start, follow=follow)
 
     async def _envelopes(self, session_id: str, start: int, *, follow: bool) -> AsyncIterator[JsonObject]:
@@ -275,6 +280,13 @@ class Sessions:
             raise NotFound("session", session_id)
         return run
 
+    async def _usable(self, caller: Principal, session_id: str) -> Run:
+        """As `_own`, for a session that can be gone on with. Raises: NotFound, Stranded, Dormant."""
+        run = await self._own(caller, session_id)
+        if self.leftovers is not None:
+            await self.leftovers.refuse(run)
+        return run
+
     def _agent(self, name: str | None) -> str:
         if name is None and len(self.agents) == 1:
             return self.agents[0]
@@ -348,12 +360,6 @@ def _status(found: Submission) -> str:
     if not found.consumed:
         return "accepted" if found.run_phase is Phase.IDLE else "queued"
     return Phase.WAITING.value if found.run_phase is Phase.WAITING else Phase.RUNNING.value
-
-
-def _withdrawn(prompt: Prompt) -> dict[str, JsonValue]:
-    """The data of the event that tells readers that nobody has to answer any more."""
-    resolution: dict[str, JsonValue] = {"request_id": prompt.prompt_id, "kind": prompt.kind, "outcome": "cancelled"}
-    return {"turn_id": prompt_body(prompt)["turn_id"], "resolutions": [resolution]}
 
 
 def _error(detail: JsonObject | None) -> JsonObject:

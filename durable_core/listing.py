@@ -143,10 +143,10 @@ async def retire(
 def _run(row: tuple[object, ...]) -> RunLine:
     return RunLine(
         run_id=str(row[0]),
-        kind=RunKind(row[1]),
+        kind=RunKind(str(row[1])),
         name=str(row[2]),
-        status=RunStatus(row[3]),
-        phase=Phase(row[4]),
+        status=RunStatus(str(row[3])),
+        phase=Phase(str(row[4])),
         creator=str(row[5]),
         deployment=str(row[6]),
         spec_version=cast("int", row[7]),

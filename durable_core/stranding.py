@@ -87,12 +87,16 @@ class Strandings:
         fits = self.abilities.min_readable <= run.spec_version <= self.abilities.current
         if fits and mark != self.abilities.code:
             return False
-        everybody = await readers(self.store)
         workflow = run.name if run.kind is RunKind.WORKFLOW else None
-        able = [one for one in everybody if one.reads(run.spec_version, not_code=mark, workflow=workflow)]
+        return not await self.somebody_reads(run.spec_version, not_code=mark, workflow=workflow)
+
+    async def somebody_reads(self, spec: int, *, not_code: str | None = None, workflow: str | None = None) -> bool:
+        """Whether somebody who lives reads this format, or did in the last `quiet_ms`."""
+        everybody = await readers(self.store)
+        able = [one for one in everybody if one.reads(spec, not_code=not_code, workflow=workflow)]
         now = await self.store.now()
         since = unread_since(able, everybody, now=now, here_since=self.since)
-        return since is not None and now - since >= self.quiet_ms
+        return since is None or now - since < self.quiet_ms
 
     async def check(self, run: Run) -> None:
         """Refuse a stranded run.

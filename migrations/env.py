@@ -37,7 +37,7 @@ def render_item(kind: str, item: object, _context: AutogenContext) -> str | Lite
     return False
 
 
-def remember(*, ctx: MigrationContext, step: MigrationInfo, heads: Collection[object], run_args: Mapping[str, object]) -> None:
+def remember(ctx: MigrationContext, step: MigrationInfo, heads: Collection[object], run_args: Mapping[str, object]) -> None:
     """Keep the names of what is applied, in the same transaction; nothing is kept before there is a table for it."""
     connection = ctx.connection
     if connection is None or not inspect(connection).has_table(REVISION_TABLE):

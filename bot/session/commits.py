@@ -5,6 +5,7 @@ What lives here: encoding and minting. What does not: building changes (bot/turn
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
@@ -22,6 +23,7 @@ from durable_core.model import (
     CommandKind,
     Committed,
     EventDraft,
+    Move,
     OutboxDraft,
     PromptDraft,
     PromptSettlement,
@@ -39,15 +41,20 @@ def event_draft(draft: Draft) -> EventDraft:
     return EventDraft(type=draft.type, body=codec.encode(draft.data), refs=draft.refs, visible=draft.visible)
 
 
-async def commit(store: Store, session: LiveSession, change: Change, *, limits: Limits, judge: Judge) -> bool:
+async def commit(
+    store: Store, session: LiveSession, change: Change, *, limits: Limits, judge: Judge, move: Move | None = None
+) -> bool:
     """Make a change durable and take it over; True when the session was given back since nothing is left to do.
 
     Raises: LeaseLost, PromptTaken (nothing was written: refresh and decide anew), Unavailable.
     """
     before = session.state.turn
     rest = _after(session, change, limits)
-    committed = await store.commit(_step_commit(session, change, before, rest))
+    committed = await store.commit(_step_commit(session, change, before, rest, move))
     _take_over(session, change, committed)
+    if move is not None:
+        ends = None if move.lifetime_ms is None else committed.now + move.lifetime_ms
+        session.held.claim = replace(session.held.claim, deployment=move.deployment, deadline_at=ends)
     if change.kind == "open":
         hit("open_turn.after_commit")
     if rest is not None and change.prompts:
@@ -75,7 +82,7 @@ def _after(session: LiveSession, change: Change, limits: Limits) -> Rest | None:
     return action if isinstance(action, Rest) and not probe.unjudged else None
 
 
-def _step_commit(session: LiveSession, change: Change, before: Turn | None, rest: Rest | None) -> StepCommit:
+def _step_commit(session: LiveSession, change: Change, before: Turn | None, rest: Rest | None, move: Move | None) -> StepCommit:
     after = change.state.turn
     turn = after or before
     output: dict[str, JsonValue] = {
@@ -121,6 +128,7 @@ def _step_commit(session: LiveSession, change: Change, before: Turn | None, rest
             for prompt in change.prompts
         ),
         settle=tuple(PromptSettlement(prompt_id=prompt_id, outcome=outcome) for prompt_id, outcome in change.settle),
+        move=move,
         phase=change.phase,
         timer_at=rest.timer_at if rest is not None else None,
         release=rest is not None,
