@@ -129,7 +129,7 @@ async def gather(thread: Thread, gathered: Gathered, runs: list[str]) -> None:
         run = await store.run(run_id)
         gathered.add("header", run.header, run.kind.value)
         for seq, kind in await store.rows("SELECT seq, kind FROM moor_command WHERE run_id = :id", {"id": run_id}):
-            for body in (await store.content(run_id, [f"command:{seq}"])).values():
+            for body in (await store.content(run_id, [f"command:{seq!s}"])).values():
                 gathered.add("command", body, str(kind))
         for step in await store.steps(run_id):
             gathered.add("step.input", step.input, step.kind)
@@ -150,8 +150,8 @@ async def rows(thread: Thread) -> dict[str, list[dict[str, Any]]]:
     names = await thread.store.rows("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'moor_%'", {})
     found = {}
     for (table,) in sorted(names):
-        columns = [str(name) for (name,) in await thread.store.rows(f"SELECT name FROM pragma_table_info('{table}')", {})]
-        values = await thread.store.rows(f"SELECT {', '.join(columns)} FROM {table}", {})
+        columns = [str(name) for (name,) in await thread.store.rows(f"SELECT name FROM pragma_table_info('{table!s}')", {})]
+        values = await thread.store.rows(f"SELECT {', '.join(columns)} FROM {table!s}", {})
         found[str(table)] = [
             {name: {"base64": b64encode(one).decode()} if isinstance(one, bytes) else one for name, one in cells}
             for cells in (zip(columns, row, strict=True) for row in values)
