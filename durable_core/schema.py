@@ -60,8 +60,29 @@ def found_version(path: str | Path) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
-def upgrade(url: str) -> None:
-    """Bring a database to `HEAD`; two processes that do so at once take turns. Blocks: call it in a thread."""
+def found_at(url: str, namespace: str | None = None) -> str | None:
+    """Return the revision of a database by its URL, None where there is no schema. Blocks: call it in a thread."""
+    from sqlalchemy import text  # noqa: PLC0415 - heavy, and only migrating needs it
+
+    if url.startswith(_SQLITE):
+        return found_version(url.removeprefix(_SQLITE))
+    engine = _engine(url)
+    try:
+        with engine.connect() as connection:
+            table = VERSION_TABLE if namespace is None else f"{_quoted(namespace)}.{VERSION_TABLE}"
+            if connection.execute(text("SELECT to_regclass(:name)"), {"name": table}).scalar() is None:
+                return None
+            found = connection.exec_driver_sql(f"SELECT version_num FROM {table}").scalar()  # noqa: S608 - a quoted name
+            return None if found is None else str(found)
+    finally:
+        engine.dispose()
+
+
+def upgrade(url: str, namespace: str | None = None) -> None:
+    """Bring a database to `HEAD`; two processes that do so at once take turns. Blocks: call it in a thread.
+
+    On PostgreSQL the tables go into the schema `namespace`, which is made where it is missing.
+    """
     if url.startswith(_SQLITE) and _make_new(url.removeprefix(_SQLITE)):
         return
     engine = _engine(url)
@@ -69,9 +90,16 @@ def upgrade(url: str) -> None:
         with engine.begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+                if namespace is not None:
+                    connection.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {_quoted(namespace)}")
+                    connection.exec_driver_sql(f"SET LOCAL search_path TO {_quoted(namespace)}")
             _run(connection)
     finally:
         engine.dispose()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _make_new(path: str) -> bool:
@@ -139,8 +167,10 @@ def _engine(url: str) -> Engine:
     from sqlalchemy import create_engine, event, make_url, pool  # noqa: PLC0415 - heavy, and only migrating needs it
 
     parsed = make_url(url)
-    if parsed.drivername in {"postgres", "postgresql"}:
+    if parsed.drivername.partition("+")[0] in {"postgres", "postgresql"}:
         parsed = parsed.set(drivername="postgresql+psycopg")
+        # statements that the server would keep prepared are not there for the next transaction behind a pooler
+        return create_engine(parsed, poolclass=pool.NullPool, connect_args={"prepare_threshold": None})
     if parsed.get_backend_name() != "sqlite":
         return create_engine(parsed, poolclass=pool.NullPool)
     engine = create_engine(parsed, poolclass=pool.StaticPool)

@@ -67,11 +67,11 @@ class Database:
 
     async def write(self, work: Callable[[Tx], Awaitable[T]], *, label: str | None = None, soft: bool = False) -> T:
         """Do something in a transaction; `soft` where a power cut may undo it."""
-        return await self.shield(self._write(work, label, _BEGIN_SOFT if soft else _BEGIN))
+        return await self.shield(self.transaction(work, label=label, soft=soft))
 
     async def read(self, work: Callable[[Tx], Awaitable[T]], *, whole: bool = False) -> T:
         """Read committed rows; `whole` where several statements have to see the same moment."""
-        return await self.shield(self._read(work, whole=whole))
+        return await self.shield(self.lookup(work, whole=whole))
 
     async def shield(self, operation: Coroutine[Any, Any, T]) -> T:
         """Wait for an operation that goes on without its caller."""
@@ -116,16 +116,35 @@ class Database:
         if changed and self._on_commit is not None:
             self._on_commit(changed)
 
-    async def close(self) -> None:
-        """Finish what was begun, then disconnect."""
+    async def notify(self, channel: str, text: str) -> None:
+        """Tell other sessions, in a transaction of its own; goes on while the database is closing.
+
+        Raises:
+            Unavailable, Broken: it can't be told.
+        """
+        await self.transaction(lambda tx: tx.all("SELECT pg_notify($1, $2)", channel, text))
+
+    async def finish(self) -> None:
+        """Take nothing more, and wait for what was begun."""
         self._closed = True
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    async def close(self) -> None:
+        """Finish what was begun, then disconnect."""
+        await self.finish()
         await self._pool.close()
 
     # ── transactions ──
 
-    async def _write(self, work: Callable[[Tx], Awaitable[T]], label: str | None, begin: str) -> T:
+    async def transaction(self, work: Callable[[Tx], Awaitable[T]], *, label: str | None = None, soft: bool = False) -> T:
+        """Do something in a transaction, again as long as another one is in its way; call it within `shield`.
+
+        Raises:
+            CommitUnknown: the connection was lost while it was being committed.
+            Unavailable, Broken: nothing is written.
+        """
+        begin = _BEGIN_SOFT if soft else _BEGIN
         tries = 0
         while True:
             connection = await self._pool.acquire()
@@ -167,7 +186,12 @@ class Database:
         if tag != "COMMIT":
             raise Unavailable(f"the transaction ended by {tag}")
 
-    async def _read(self, work: Callable[[Tx], Awaitable[T]], *, whole: bool) -> T:
+    async def lookup(self, work: Callable[[Tx], Awaitable[T]], *, whole: bool = False) -> T:
+        """Read committed rows; call it within `shield`.
+
+        Raises:
+            Unavailable, Broken: it can't be read.
+        """
         whole = whole or self.settings.pooler
         connection = await self._pool.acquire()
         tx = Tx(connection, clock=self._clock, sealing=self._sealing, namespace=self.settings.namespace)
