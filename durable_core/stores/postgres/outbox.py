@@ -14,13 +14,17 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Final
 
-from durable_core.errors import Broken, LeaseLost
+from durable_core.errors import Broken, CannotOpen, KeyMissing, LeaseLost
 from durable_core.ids import new_id
 from durable_core.model import Buried, Lane, OutboxDraft, OutboxItem, Postponed, Sent
 from durable_core.stores import sealing
-from durable_core.stores.postgres.tx import UNOPENABLE, UNOPENABLE_MS, Row, Tx
+from durable_core.stores.postgres.sql import now
+from durable_core.stores.postgres.tx import UNOPENABLE_MS, Row, Tx
 
 log = logging.getLogger("moorings.store")
+
+UNOPENABLE: Final = (KeyMissing, CannotOpen, Broken)
+"""What keeps a row from being read, and is left alone for a while: reading it changes nothing in the transaction."""
 
 # A lane with `due_at` in the future is blocked by a Retry-After: more items don't unblock it.
 _LANES: Final = """
@@ -63,7 +67,10 @@ _ITEMS: Final = """
     JOIN moor_run r ON r.run_id = o.run_id LEFT JOIN moor_outbox p ON p.delivery_id = o.edit_of
     ORDER BY o.channel, o.address, o.lane_seq
 """
-_FENCE: Final = "SELECT done_seq FROM moor_lane WHERE channel = $1 AND address = $2 AND epoch = $3 AND owner = $4 FOR UPDATE"
+_FENCE: Final = f"""
+    SELECT done_seq, {now("$5")} FROM moor_lane
+    WHERE channel = $1 AND address = $2 AND epoch = $3 AND owner = $4 FOR UPDATE
+"""
 _HEAD: Final = "SELECT run_id, state, lane_seq FROM moor_outbox WHERE delivery_id = $1 AND channel = $2 AND address = $3"
 _DONE: Final = "UPDATE moor_outbox SET state = $2, ref = $3, last_error = $4, done_at = greatest(at, $5) WHERE delivery_id = $1"
 _POSTPONE: Final = "UPDATE moor_outbox SET attempts = attempts + $2, last_error = $3 WHERE delivery_id = $1"
@@ -101,9 +108,9 @@ async def put(tx: Tx, run_id: str, drafts: Sequence[OutboxDraft], at: int) -> No
     if not drafts:
         return
     owed = Counter((draft.channel, draft.address) for draft in drafts)
-    lanes = await tx.all(_LANES, [lane[0] for lane in owed], [lane[1] for lane in owed], list(owed.values()), tx.now)
+    lanes = await tx.all(_LANES, *_names(list(owed)), list(owed.values()), await tx.now())
     last = {(channel, address): seq - owed[channel, address] for channel, address, seq in lanes}
-    await tx.key(run_id)
+    await tx.know(run_id)
     written = []
     for draft in drafts:
         lane = (draft.channel, draft.address)
@@ -119,7 +126,7 @@ async def edit_copies(tx: Tx, run_id: str, prompt_ids: Sequence[str], at: int) -
     posted = await tx.all(_POSTED, list(prompt_ids), run_id)
     if not posted:
         return
-    await tx.key(run_id)
+    await tx.know(run_id)
     drafts = [
         OutboxDraft(
             delivery_id=new_id("dlv"),
@@ -138,22 +145,23 @@ async def claim_lanes(
     tx: Tx, owner: str, *, limit: int, lease_ms: int, items: int, channels: Sequence[str] | None = None
 ) -> list[Lane]:
     """Take lanes that are due, the longest due first; those whose sender's lease is over are due too."""
+    at = await tx.now()
     await take_back_expired(tx)
     wanted = None if channels is None else list(channels)
-    taken = await tx.all(_TAKE, tx.now, wanted, limit, owner, tx.now + lease_ms)
+    taken = await tx.all(_TAKE, at, wanted, limit, owner, at + lease_ms)
     if not taken:
         return []
     rows = defaultdict(list)
-    for row in await tx.all(_ITEMS, [lane[1] for lane in taken], [lane[2] for lane in taken], items):
+    for row in await tx.all(_ITEMS, *_names([lane[1:] for lane in taken]), items):
         rows[row[0], row[1]].append(row[2:])
-    await tx.keys({row[1] for lane in rows.values() for row in lane})
+    await tx.know(*(row[1] for lane in rows.values() for row in lane))
     lanes = []
     for _, channel, address, epoch in sorted(taken, key=itemgetter(0)):
         try:
             sendable = _sendable(tx, rows[channel, address])
         except UNOPENABLE as error:
             log.error("%s %s can't be read, and is left alone for a while: %s", channel, address, error)  # noqa: TRY400
-            await tx.run(_LEAVE, tx.now + UNOPENABLE_MS, channel, address)
+            await tx.run(_LEAVE, at + UNOPENABLE_MS, channel, address)
         else:
             lanes.append(Lane(channel=channel, address=address, epoch=epoch, items=sendable))
     return lanes
@@ -179,7 +187,7 @@ async def finish(tx: Tx, lane: Lane, owner: str, result: Sent | Postponed | Buri
         tx.changed.add(run_id)
     done = int(pending and not isinstance(result, Postponed))
     if isinstance(result, Postponed) or result.release:
-        until = result.until if pending and isinstance(result, Postponed) else tx.now
+        until = result.until if pending and isinstance(result, Postponed) else await tx.now()
         await _give_back(tx, lane, done=done, until=until)
     elif done:
         await tx.run(_KEEP, lane.channel, lane.address, done)
@@ -193,25 +201,29 @@ async def release_lane(tx: Tx, lane: Lane, owner: str) -> None:
     """
     await _fence(tx, lane, owner)
     await tx.run(_IN_DOUBT, [lane.channel], [lane.address])
-    await _give_back(tx, lane, done=0, until=tx.now)
+    await _give_back(tx, lane, done=0, until=await tx.now())
     tx.changed.update(item.run_id for item in lane.items)
 
 
 async def take_back(tx: Tx, owner: str) -> None:
     """Give back the lanes of a sender that is gone; their epoch ends, and the runs whose messages wait there are told of."""
-    await _given_back(tx, await tx.all(_OWNED, tx.now, owner))
+    await _given_back(tx, await tx.all(_OWNED, await tx.now(), owner))
 
 
 async def take_back_expired(tx: Tx) -> None:
     """Give back lanes whose sender's lease is over."""
-    await _given_back(tx, await tx.all(_EXPIRED, tx.now))
+    await _given_back(tx, await tx.all(_EXPIRED, await tx.now()))
 
 
 async def _given_back(tx: Tx, lanes: Sequence[Row]) -> None:
     if lanes:
-        names = [lane[0] for lane in lanes], [lane[1] for lane in lanes]
-        await tx.run(_IN_DOUBT, *names)
-        tx.changed.update(row[0] for row in await tx.all(_WAITING, *names))
+        await tx.run(_IN_DOUBT, *_names(lanes))
+        tx.changed.update(row[0] for row in await tx.all(_WAITING, *_names(lanes)))
+
+
+def _names(lanes: Sequence[Row]) -> tuple[list[str], list[str]]:
+    """Return channels and addresses, as the two arrays that statements take."""
+    return [lane[0] for lane in lanes], [lane[1] for lane in lanes]
 
 
 def _sendable(tx: Tx, rows: Sequence[Row]) -> tuple[OutboxItem, ...]:
@@ -238,9 +250,10 @@ def _sendable(tx: Tx, rows: Sequence[Row]) -> tuple[OutboxItem, ...]:
 
 async def _fence(tx: Tx, lane: Lane, owner: str) -> int:
     """Lock a lane that this sender still has, and return how far it is done."""
-    row = await tx.one(_FENCE, lane.channel, lane.address, lane.epoch, owner)
+    row = await tx.one(_FENCE, lane.channel, lane.address, lane.epoch, owner, tx.override)
     if row is None:
         raise LeaseLost(f"{lane.channel} {lane.address}", lane.epoch)
+    tx.note_now(row[1])
     return int(row[0])
 
 
@@ -248,9 +261,9 @@ async def _note(tx: Tx, result: Sent | Postponed | Buried) -> None:
     """Write on an item how it went."""
     match result:
         case Sent():
-            await tx.run(_DONE, result.delivery_id, "sent", result.ref, None, tx.now)
+            await tx.run(_DONE, result.delivery_id, "sent", result.ref, None, await tx.now())
         case Buried():
-            await tx.run(_DONE, result.delivery_id, "dead", None, result.error, tx.now)
+            await tx.run(_DONE, result.delivery_id, "dead", None, result.error, await tx.now())
         case Postponed():
             await tx.run(_POSTPONE, result.delivery_id, int(result.counted), result.error)
 

@@ -32,14 +32,15 @@ from durable_core.model import (
 )
 from durable_core.stores import rows, sealing
 from durable_core.stores.postgres import events, outbox, runs, settling, submissions
-from durable_core.stores.postgres.tx import UNOPENABLE, UNOPENABLE_MS, Row, Tx
+from durable_core.stores.postgres.sql import now
+from durable_core.stores.postgres.tx import UNOPENABLE_MS, Row, Tx
 
 log = logging.getLogger("moorings.store")
 
 KIND: Final = CommandKind.RESPONSE.value
 
-_LOCK: Final = """
-    SELECT run_id, status, cancel_seq, last_at FROM moor_run
+_LOCK: Final = f"""
+    SELECT run_id, status, cancel_seq, last_at, session_key, {now("$2")} FROM moor_run
     WHERE run_id = (SELECT run_id FROM moor_prompt WHERE prompt_id = $1) FOR UPDATE
 """
 _PROMPT: Final = f"SELECT {rows.PROMPT} FROM moor_prompt p WHERE p.prompt_id = $1"
@@ -88,9 +89,7 @@ _OF_INTERACTION: Final = """
     SELECT i.run_id, i.prompt_id FROM moor_admission a
     JOIN moor_interaction i ON i.run_id = a.run_id AND i.interaction_id = a.submission_id WHERE a.submission_id = $1
 """
-_DECIDE: Final = """
-    UPDATE moor_interaction SET status = $3, reason = $4, owner = NULL WHERE run_id = $1 AND interaction_id = $2
-"""
+_DECIDE: Final = "UPDATE moor_interaction SET status = $3, reason = $4, owner = NULL WHERE run_id = $1 AND interaction_id = $2"
 _STORED: Final = """
     SELECT a.run_id, a.outcome, a.detail, i.prompt_id
     FROM moor_admission a LEFT JOIN moor_interaction i ON i.run_id = a.run_id AND i.interaction_id = a.submission_id
@@ -157,19 +156,20 @@ async def answer(tx: Tx, answer: PromptAnswer) -> AnswerReceipt:
 
 async def take_interactions(tx: Tx, owner: str, *, limit: int, lease_ms: int) -> list[Interaction]:
     """Take answers that wait for a policy, the longest waiting first. One that somebody is deciding is not waited for."""
-    waited = sorted(await tx.all(_TAKE, tx.now, limit, owner, tx.now + lease_ms), key=itemgetter(0))
+    at = await tx.now()
+    waited = sorted(await tx.all(_TAKE, at, limit, owner, at + lease_ms), key=itemgetter(0))
     if not waited:
         return []
     loaded = await tx.all(_TAKEN, [row[2] for row in waited], [row[1] for row in waited])
-    await tx.keys({row[2] for row in waited})
+    await tx.know(*(row[2] for row in waited))
     found = {row[0]: row for row in loaded}
     taken = []
     for _, interaction_id, run_id in waited:
         try:
             taken.append(_interaction(tx, interaction_id, found.get(interaction_id)))
-        except UNOPENABLE as error:
+        except outbox.UNOPENABLE as error:
             log.error("answer %s can't be read, and is left alone for a while: %s", interaction_id, error)  # noqa: TRY400
-            await tx.run(_LEAVE, tx.now + UNOPENABLE_MS, run_id, interaction_id)
+            await tx.run(_LEAVE, at + UNOPENABLE_MS, run_id, interaction_id)
     return taken
 
 
@@ -240,21 +240,23 @@ async def prompt(tx: Tx, prompt_id: str) -> Prompt:
     row = await tx.one(_PROMPT, prompt_id)
     if row is None:
         raise NotFound("prompt", prompt_id)
-    await tx.key(row[1])
+    await tx.know(row[1])
     return rows.prompt(tx, row)
 
 
 async def _locked(tx: Tx, prompt_id: str) -> _Asked:
     """Lock the run of a prompt, then read both as they stand under the lock."""
-    row = await tx.one(_LOCK, prompt_id)
+    row = await tx.one(_LOCK, prompt_id, tx.override)
     if row is None:
         raise NotFound("prompt", prompt_id)
-    _, status, cancel_seq, last_at = row
+    run_id, status, cancel_seq, last_at, wrapped, at = row
+    tx.note_key(run_id, wrapped)
+    tx.note_now(at)
     return _Asked(
         prompt=await prompt(tx, prompt_id),
         ended=status != RunStatus.OPEN,
         cancelled=cancel_seq > 0,
-        at=max(last_at, tx.now),
+        at=max(last_at, at),
     )
 
 
@@ -331,7 +333,7 @@ async def _leave(tx: Tx, asked: _Asked, answer: PromptAnswer) -> None:
         answer.via,
         tx.seal(run_id, answer.body, sealing.interaction_body(answer.submission_id)),
         tx.seal_optional(run_id, answer.note, sealing.interaction_note(answer.submission_id)),
-        tx.now,
+        await tx.now(),
         asked.at,
     )
     tx.changed.add(run_id)
@@ -386,7 +388,7 @@ async def _found(tx: Tx, submission_id: str) -> AnswerReceipt:
     run_id, outcome, detail, prompt_id = row
     if outcome is None:
         return _receipt(submission_id, AnswerStatus.PENDING, None, await prompt(tx, prompt_id))
-    await tx.key(run_id)
+    await tx.know(run_id)
     settled = rows.answer_result(tx.open_optional(run_id, detail, sealing.admission_detail(submission_id)))
     return _receipt(submission_id, settled.status, settled.reason, await prompt(tx, settled.prompt_id or prompt_id))
 

@@ -52,7 +52,7 @@ async def settle_prompt(
 ) -> bool:
     """Settle an open prompt and owe the edits of its cards; False when it was settled before."""
     if note is not None:
-        await tx.key(run_id)
+        await tx.know(run_id)
     sealed = tx.seal_optional(run_id, note, sealing.prompt_note(prompt_id))
     settled = await tx.run(_SETTLE, run_id, prompt_id, outcome.value, option_id, by, name, via, at, seq, sealed)
     if settled:
