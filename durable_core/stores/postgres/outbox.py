@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Final
 
-from durable_core.errors import Broken, CannotOpen, KeyMissing, LeaseLost
+from durable_core.errors import Broken, CannotOpen, ContentGone, KeyMissing, LeaseLost
 from durable_core.ids import new_id
 from durable_core.model import Buried, Lane, OutboxDraft, OutboxItem, Postponed, Sent
 from durable_core.stores import sealing
@@ -23,13 +23,14 @@ from durable_core.stores.postgres.tx import UNOPENABLE_MS, Row, Tx
 
 log = logging.getLogger("moorings.store")
 
-UNOPENABLE: Final = (KeyMissing, CannotOpen, Broken)
+UNOPENABLE: Final = (KeyMissing, CannotOpen, ContentGone, Broken)
 """What keeps a row from being read, and is left alone for a while: reading it changes nothing in the transaction."""
 
 # A lane with `due_at` in the future is blocked by a Retry-After: more items don't unblock it.
 _LANES: Final = """
     INSERT INTO moor_lane (channel, address, seq, done_seq, due_at, epoch)
-    SELECT channel, address, items, 0, $4, 0 FROM unnest($1::text[], $2::text[], $3::bigint[]) AS owed (channel, address, items)
+    SELECT channel, address, items, 0, $4::bigint, 0
+    FROM unnest($1::text[], $2::text[], $3::bigint[]) AS owed (channel, address, items)
     ORDER BY channel, address
     ON CONFLICT (channel, address) DO UPDATE SET
         seq = moor_lane.seq + excluded.seq, due_at = coalesce(moor_lane.due_at, excluded.due_at)

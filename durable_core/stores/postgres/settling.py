@@ -28,7 +28,8 @@ _CANCEL: Final = """
 _END: Final = """
     UPDATE moor_run SET
         status = $2, phase = $3, turn_id = NULL, ended_at = $4, end_reason = $5, last_at = $4,
-        owner = NULL, lease_until = NULL, epoch = epoch + 1, wake_at = NULL, retry_at = NULL, cancel_seq = 0
+        owner = NULL, lease_until = NULL, epoch = epoch + 1, wake_at = NULL, retry_at = NULL, cancel_seq = 0,
+        stranded = NULL, stranded_code = NULL, purge_at = $4 + keep_ms
     WHERE run_id = $1
 """
 _REFUSE: Final = """
