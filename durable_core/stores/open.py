@@ -5,6 +5,7 @@ What lives here: which class serves which URL. What does not: connecting, which 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from durable_core.clock import Clock
@@ -15,7 +16,24 @@ from durable_core.store import Store
 _SQLITE: Final = "sqlite:///"
 
 
-def open_store(url: str, *, keys: KeyRing, clock: Clock) -> Store:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOptions:
+    """How to use a database that a server keeps; a file takes none of it."""
+
+    namespace: str | None = None
+    """The schema that the tables are in; None leaves it to the server's search path."""
+    pool: int = 10
+    """Connections at most, beside the one that listens."""
+    listen_url: str | None = None
+    """A way past a pooler, for the one connection that needs a session."""
+    pooler: bool = False
+    """A pooler in transaction mode stands between."""
+
+
+PLAIN: Final = StoreOptions()
+
+
+def open_store(url: str, *, keys: KeyRing, clock: Clock, options: StoreOptions = PLAIN) -> Store:
     """Return the store of a database URL, not yet connected: `sqlite:///path` or `sqlite:///:memory:`.
 
     Raises:
