@@ -148,7 +148,8 @@ class Database:
                 await self._drop_out(connection)
                 raise
             await self._commit(connection)
-            self._sealing.keep(tx.fresh)
+            self._sealing.keep({run_id: key for run_id, key in tx.fresh.items() if run_id not in tx.forgotten})
+            self._sealing.drop(tx.forgotten)
             self.tell(frozenset(tx.changed))
             if label in _AFTER:
                 failpoints.hit(_AFTER[label])
@@ -178,6 +179,7 @@ class Database:
                 await connection.execute("COMMIT")
         except BaseException as error:
             await self._drop_out(connection)
+            self._sealing.drop(tx.forgotten)
             if isinstance(error, _FAULTS):
                 raise sorted_error(error) from error
             raise

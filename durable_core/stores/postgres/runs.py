@@ -53,8 +53,8 @@ _PUT_COMMAND: Final = """
 """
 _CREATE: Final = """
     INSERT INTO moor_run (run_id, name, status, phase, creator, session_key, header, spec_version, deployment,
-                          wake_at, created_at, last_at, deadline_at)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $11, $10, $10, $11)
+                          wake_at, created_at, last_at, deadline_at, kind, keep_ms)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $11, $10, $10, $11, $12, $13)
 """
 
 
@@ -156,8 +156,17 @@ async def create(tx: Tx, new: NewRun) -> None:
         new.deployment,
         now,
         None if new.lifetime_ms is None else now + new.lifetime_ms,
+        new.kind.value,
+        new.keep_ms,
     )
     tx.changed.add(new.run_id)
+
+
+async def delay(tx: Tx, new: NewRun) -> None:
+    """Let a new run's first command wake it later, where it says so."""
+    if new.wake_at is not None:
+        sql = "UPDATE moor_run SET wake_at = greatest(wake_at, $2) WHERE run_id = $1 AND wake_at IS NOT NULL"
+        await tx.run(sql, new.run_id, new.wake_at)
 
 
 async def check_keys(tx: Tx) -> None:
@@ -166,7 +175,7 @@ async def check_keys(tx: Tx) -> None:
     Raises:
         KeyMissing, BadKeyRing: it doesn't open.
     """
-    row = await tx.one("SELECT run_id, session_key FROM moor_run ORDER BY created_at DESC LIMIT 1")
+    row = await tx.one("SELECT run_id, session_key FROM moor_run WHERE purged_at IS NULL ORDER BY created_at DESC LIMIT 1")
     if row is None:
         return
     tx.note_key(*row)

@@ -12,13 +12,15 @@ import asyncpg
 
 from durable_core.clock import Clock
 from durable_core.crypto import SessionKey
-from durable_core.errors import Broken, CannotOpen, DurableError, KeyMissing
+from durable_core.errors import Broken, CannotOpen, ContentGone, DurableError, KeyMissing
 from durable_core.stores.postgres.sql import now, numbered, plain, qualified
 from durable_core.stores.sealing import Place, Sealing
 
 T = TypeVar("T")
 Row = Sequence[Any]
 
+UNOPENABLE: Final = (KeyMissing, CannotOpen, ContentGone, Broken)
+"""What a value that can't be opened raises."""
 UNOPENABLE_MS: Final = 60_000
 """How long what can't be opened is left alone, so that it stops nothing else; it goes on once its key is back."""
 
@@ -32,7 +34,7 @@ class Again(Exception):  # noqa: N818 - nothing failed: another transaction was 
 class Tx:
     """One operation's view of a transaction; lives as long as the operation."""
 
-    __slots__ = ("_clock", "_namespace", "_now", "_sealing", "_wrapped", "changed", "connection", "fresh")
+    __slots__ = ("_clock", "_namespace", "_now", "_sealing", "_wrapped", "changed", "connection", "forgotten", "fresh")
 
     def __init__(self, connection: asyncpg.Connection, *, clock: Clock, sealing: Sealing, namespace: str | None) -> None:
         self.connection = connection
@@ -45,6 +47,8 @@ class Tx:
         """Keys of runs made in this transaction: known to others only once it is committed."""
         self.changed: set[str] = set()
         """Runs whose readers or workers have something new."""
+        self.forgotten: set[str] = set()
+        """Runs whose key was dropped: no copy of it may stay in this process."""
 
     # ── time ──
 
@@ -101,7 +105,7 @@ class Tx:
         await self.connection.execute("SAVEPOINT part")
         try:
             result: T | DurableError = await work()
-        except (KeyMissing, CannotOpen, Broken) as error:
+        except UNOPENABLE as error:
             await self.connection.execute("ROLLBACK TO part")
             result = error
         await self.connection.execute("RELEASE part")
@@ -140,14 +144,26 @@ class Tx:
 
         Raises:
             KeyMissing, CannotOpen: it doesn't open.
+            ContentGone: it was dropped.
         """
         key = self.fresh.get(run_id) or self._sealing.cached(run_id)
         if key is None:
             wrapped = self._wrapped.get(run_id)
             if wrapped is None:
                 raise Broken(f"{run_id} has rows but no run")
+            if not wrapped:
+                raise ContentGone(run_id)
             key = self._sealing.unwrap(run_id, wrapped)
         return key
+
+    @property
+    def current_key_id(self) -> str:
+        """The id of the key that wraps runs' keys now."""
+        return self._sealing.current_id
+
+    def rewrapped(self, run_id: str, wrapped: bytes) -> bytes:
+        """Return a run's key wrapped by the current key of the ring."""
+        return self._sealing.rewrapped(run_id, wrapped)
 
     def digest(self, digest: bytes) -> bytes:
         """Return the keyed form of a payload's hash."""
@@ -167,6 +183,9 @@ class Tx:
 
     def open(self, run_id: str, sealed: bytes, at: Place) -> bytes:
         """Open a value that stands at its place; `know` the run first."""
+        if not sealed:  # another process dropped the key, which this one still had
+            self.forgotten.add(run_id)
+            raise ContentGone(run_id)
         return self.key(run_id).open(sealed, table=at.table, row=at.row(run_id), column=at.column)
 
     def open_optional(self, run_id: str, sealed: bytes | None, at: Place) -> bytes | None:
