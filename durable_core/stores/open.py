@@ -19,23 +19,23 @@ _POSTGRES: Final = frozenset({"postgres", "postgresql"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """What PostgreSQL needs to know beside its URL; SQLite needs none of it."""
+    """How to use a database that a server keeps; a file takes none of it."""
 
     namespace: str | None = None
-    """The schema that holds the tables; several deployments may share a database."""
+    """The schema that the tables are in; None leaves it to the server's search path."""
     pool: int = 10
-    """Connections for operations; one more listens."""
+    """Connections at most, beside the one that listens."""
     listen_url: str | None = None
-    """A way past the pooler for the connection that listens."""
+    """A way past a pooler, for the one connection that needs a session."""
     pooler: bool = False
-    """A pooler in transaction mode stands between, such as pgbouncer."""
+    """A pooler in transaction mode stands between."""
 
 
-NO_OPTIONS: Final = StoreOptions()
+PLAIN: Final = StoreOptions()
 
 
-def open_store(url: str, *, keys: KeyRing, clock: Clock, options: StoreOptions = NO_OPTIONS) -> Store:
-    """Return the store of a database URL, not yet connected: `sqlite:///path`, `sqlite:///:memory:`, `postgresql://…`.
+def open_store(url: str, *, keys: KeyRing, clock: Clock, options: StoreOptions = PLAIN) -> Store:
+    """Return the store of a database URL, not yet connected: `sqlite:///path`, `sqlite:///:memory:` or `postgresql://…`.
 
     Raises:
         Broken: no store serves this URL.
