@@ -96,8 +96,7 @@ class Database:
         try:
             if pooler:
                 await connection.execute(_BEGIN)
-            if label in _BEFORE:
-                failpoints.hit(_BEFORE[label])
+            _pass(_BEFORE, label)
             rows: list[Row] = await connection.fetch(sql, *args)
             if pooler:
                 await connection.execute("COMMIT")
@@ -107,8 +106,7 @@ class Database:
                 raise CommitUnknown(str(error)) from error
             raise
         self._pool.give_back(connection)
-        if label in _AFTER:
-            failpoints.hit(_AFTER[label])
+        _pass(_AFTER, label)
         return rows
 
     def tell(self, changed: frozenset[str]) -> None:
@@ -152,8 +150,7 @@ class Database:
             try:
                 await connection.execute(begin)
                 result = await work(tx)
-                if label in _BEFORE:
-                    failpoints.hit(_BEFORE[label])
+                _pass(_BEFORE, label)
             except (Again, *_FAULTS) as error:
                 await self._drop_out(connection)
                 tries += 1
@@ -170,8 +167,7 @@ class Database:
             self._sealing.keep({run_id: key for run_id, key in tx.fresh.items() if run_id not in tx.forgotten})
             self._sealing.drop(tx.forgotten)
             self.tell(frozenset(tx.changed))
-            if label in _AFTER:
-                failpoints.hit(_AFTER[label])
+            _pass(_AFTER, label)
             return result
 
     async def _commit(self, connection: asyncpg.Connection) -> None:
@@ -224,3 +220,8 @@ class Database:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, DurableError):
             log.debug("an operation failed", exc_info=error)
+
+
+def _pass(points: MappingProxyType[str, str], label: str | None) -> None:
+    if label is not None and (name := points.get(label)):
+        failpoints.hit(name)

@@ -51,6 +51,7 @@ from durable_core.stores.postgres.connect import Settings
 from durable_core.stores.postgres.database import ADMIT, SETTLE, Database
 from durable_core.stores.postgres.holding import Holding
 from durable_core.stores.postgres.listen import Bell, Ear, channel_of
+from durable_core.stores.postgres.tx import Tx
 from durable_core.stores.sealing import Sealing
 from durable_core.stores.watch import Watch
 
@@ -83,10 +84,7 @@ class PostgresStore(Store):
 
     async def open(self) -> None:
         try:
-            found = await self._database.read(reads.version)
-            if found != HEAD:
-                raise SchemaOutdated(found, HEAD)
-            await self._database.read(runs.check_keys)
+            await self._database.read(_check)
             incarnation = new_id("inc")
             if self._settings.has_session:
                 self._ear = Ear(self._settings, incarnation, self._watch.tell)
@@ -287,3 +285,10 @@ class PostgresStore(Store):
 
     async def _version(self) -> int:
         return await self._database.read(reads.cluster_version)
+
+
+async def _check(tx: Tx) -> None:
+    found = await reads.version(tx)
+    if found != HEAD:
+        raise SchemaOutdated(found, HEAD)
+    await runs.check_keys(tx)
