@@ -46,12 +46,14 @@ _POSTED: Final = """
     WHERE o.run_id = $2 AND o.edit_of IS NULL ORDER BY settled.n, o.at, o.lane_seq
 """
 _HOLD: Final = """
-    SELECT 1 FROM moor_lane WHERE (channel, address) IN (
+    INSERT INTO moor_lane (channel, address, seq, done_seq, epoch)
+    SELECT channel, address, 0, 0, 0 FROM (
         SELECT o.channel, o.address FROM moor_prompt p JOIN moor_outbox o ON o.prompt_id = p.prompt_id
         WHERE p.run_id = $1 AND p.outcome IS NULL
         UNION SELECT channel, address FROM unnest($2::text[], $3::text[]) AS owed (channel, address)
-    )
-    ORDER BY channel, address FOR UPDATE
+    ) AS lane
+    ORDER BY channel, address
+    ON CONFLICT (channel, address) DO UPDATE SET epoch = moor_lane.epoch
 """
 # A lane that somebody has locked is being put to, given back or taken: it is due again when that is done.
 _TAKE: Final = """
@@ -114,7 +116,7 @@ _WAITING: Final = """
 
 async def hold(tx: Tx, run_id: str, drafts: Sequence[OutboxDraft]) -> None:
     """Lock the lanes of these messages and of all cards of open prompts: for who puts twice, by settling and by owing."""
-    await tx.all(_HOLD, run_id, *_names([(draft.channel, draft.address) for draft in drafts]))
+    await tx.run(_HOLD, run_id, *_names([(draft.channel, draft.address) for draft in drafts]))
 
 
 async def put(tx: Tx, run_id: str, drafts: Sequence[OutboxDraft], at: int) -> None:
