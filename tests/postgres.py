@@ -55,10 +55,7 @@ class PrivatePostgres:
                 "--no-sync",
                 *self._data,
             )
-            options = f"-F -h '' -k {self.folder}"  # -F: no fsync; the data is thrown away
-            self._run(
-                self._binaries / "pg_ctl", "start", "--wait", *self._data, f"--log={self.folder / 'log'}", f"--options={options}"
-            )
+            self._start()
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
@@ -81,11 +78,21 @@ class PrivatePostgres:
     def drop(self, name: str) -> None:
         self._execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
+    def restart(self) -> None:
+        """Stop the server as a crash would, and start it again."""
+        self._run(self._binaries / "pg_ctl", "stop", "--wait", "--mode=immediate", *self._data)
+        self._start()
+
     def stop(self) -> None:
         try:
             self._run(self._binaries / "pg_ctl", "stop", "--wait", "--mode=immediate", *self._data)
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start(self) -> None:
+        options = f"-F -h '' -k {self.folder}"  # -F: no fsync; the data is thrown away
+        log = f"--log={self.folder / 'log'}"
+        self._run(self._binaries / "pg_ctl", "start", "--wait", *self._data, log, f"--options={options}")
 
     def _execute(self, statement: str) -> None:
         with psycopg.connect(host=str(self.folder), user="postgres", dbname="postgres", autocommit=True) as connection:

@@ -229,8 +229,8 @@ def _input_parts(start: int) -> tuple[str, str, str]:
     """Return what consumed commands and outcomes add to the head's SET, the parts that write them, and the check."""
     consumed, turn, ids, outcomes, details, steps = _numbers(start, 6)
     consumed = f"{consumed}::bigint[]"
-    # One UPDATE links and settles: a row is changed at most once a statement. Each is looked up by its id; a join of a handful with
-    # all admissions is planned as a walk through all of them while the table is new.
+    # One UPDATE links and settles: a row is changed at most once a statement. Each is looked up by its id; a join of a handful
+    # with all admissions is planned as a walk through all of them while the table is new.
     parts = f"""
 , c AS (
     UPDATE moor_command c SET taken_step = $3 FROM h
