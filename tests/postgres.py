@@ -38,7 +38,7 @@ class PrivatePostgres:
     """One server in a folder of its own, reached by a socket in that folder only."""
 
     def __init__(self, binaries: Path) -> None:
-        self._owner = _unprivileged() if os.geteuid() == 0 else None
+        self._owner = unprivileged() if os.geteuid() == 0 else None
         base = tempfile.gettempdir()
         self.folder = Path(tempfile.mkdtemp(prefix="moor-pg-", dir=base if len(base) < SOCKET_PATH_LIMIT else "/tmp"))
         self._numbers = itertools.count(1)
@@ -127,7 +127,7 @@ class PrivatePostgres:
                 raise NotStarted(f"{program.name}: {output.read()}{log.read_text() if log.exists() else ''}")
 
 
-def _unprivileged() -> pwd.struct_passwd:
+def unprivileged() -> pwd.struct_passwd:
     """Choose whom to run as: PostgreSQL refuses root."""
     for name in UNPRIVILEGED:
         with suppress(KeyError):
