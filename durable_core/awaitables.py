@@ -142,6 +142,8 @@ class Guard(Coroutine[Any, Any, Any]):
 
     def _foreign(self, awaited: object) -> BaseException:
         line = suspended_line(self._coro, self._loop.home)
+        if asyncio.isfuture(awaited):
+            awaited._asyncio_future_blocking = False  # noqa: SLF001 - as it was before this body awaited it: its own loop goes on
         return self._loop.poisoned_by(f"the body awaited {_named(awaited)}, which nobody records", "use ctx.step(...)", line=line)
 
 
