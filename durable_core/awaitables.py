@@ -60,10 +60,12 @@ class DetTask(asyncio.Task[Any]):
         name: str | None,
         context: contextvars.Context | None,
     ) -> None:
-        self._hash, number = loop.task_hash()
+        self._hash = number = loop.task_hash()
         self.inner = coro
         super().__init__(Guard(coro, loop), loop=loop, name=name or f"task-{number}", context=context)
         self._log_destroy_pending = False  # a body is dropped while it waits: that is no fault
+        # asyncio keeps all tasks of the process in one set, whose order no log can hold: all_tasks() knows none of a body's.
+        asyncio._unregister_task(self)  # noqa: SLF001 - CPython offers it to loops
 
     def __hash__(self) -> int:
         return self._hash

@@ -15,7 +15,6 @@ import time
 from asyncio import events, tasks
 from collections import deque
 from collections.abc import Callable, Coroutine
-from hashlib import sha256
 from math import ceil
 from types import CodeType
 from typing import Any, Final, NoReturn, TypeVarTuple
@@ -59,9 +58,6 @@ class DetLoop(asyncio.AbstractEventLoop):
         self._sweep_at = 64
         self._futures_made = 0
         self._tasks_made = 0
-        # The low bits count, so that small sets keep the order of creation; the high ones tell apart the tasks of
-        # many bodies, which asyncio keeps in one set of the process.
-        self._salt = int.from_bytes(sha256(run_id.encode()).digest()[:5], "big") << 20
         self._thread: int | None = None
         self._watch = Watch(run_id, home, block_limit, self._blocked)
 
@@ -70,12 +66,12 @@ class DetLoop(asyncio.AbstractEventLoop):
     def future_hash(self) -> int:
         """Return the hash of the next future."""
         self._futures_made += 1
-        return self._salt + self._futures_made
+        return self._futures_made
 
-    def task_hash(self) -> tuple[int, int]:
-        """Return the hash of the next task and its number; counted apart, since asyncio's own futures differ by version."""
+    def task_hash(self) -> int:
+        """Return the hash of the next task, its number: counted apart, since asyncio's own futures differ by version."""
         self._tasks_made += 1
-        return self._salt + self._tasks_made, self._tasks_made
+        return self._tasks_made
 
     def poisoned_by(self, what: str, use: str, *, line: str | None = None) -> Poison:
         """Poison the loop, and return what to raise; the first poison stays."""

@@ -196,7 +196,7 @@ class Replay:
 
     def progress(self, value: Any) -> None:
         """Keep what the body shows, unless it was shown before."""
-        if not self._replaying:
+        if not self._replaying and not self._closed:
             self._progress.append(value)
 
     # ── driving ──

@@ -36,6 +36,7 @@ class Play:
         self.run_id = run_id
         self.block_limit = block_limit
         self.progress: list[Any] = []
+        self.built = False
         self.replay = self.build()
 
     def build(self) -> Replay:
@@ -56,7 +57,9 @@ class Play:
         except Poison:
             self.replay.close()
             raise
-        self.progress += self.replay.take_progress()
+        shown = self.replay.take_progress()
+        self.progress += () if self.built and not self.log else shown  # nothing was committed: it is shown anew
+        self.built = True
         return self.replay
 
     def again(self) -> Play:
