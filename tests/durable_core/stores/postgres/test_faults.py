@@ -195,12 +195,12 @@ class TestRestart:
         await store.open()
         claim = await held(store)
         await asyncio.to_thread(server.restart)
+        done = None
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while True:
+            while done is None:
                 try:
                     done = await store.commit(step(claim))
-                    break
-                except CommitUnknown:
+                except CommitUnknown:  # an idle connection that the server has closed: it was never sent
                     continue
                 except Unavailable:
                     await asyncio.sleep(0.05)

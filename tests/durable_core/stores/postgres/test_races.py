@@ -130,7 +130,7 @@ async def test_a_zombie_that_waited_for_the_row_writes_nothing(open_one: Open, m
         await other.execute("UPDATE moor_run SET epoch = epoch + 1 WHERE run_id = $1", receipt.run_id)
         if not plain:
             store._holding.let_go(receipt.run_id)
-        late = asyncio.create_task(call())  # type: ignore[no-untyped-call]
+        late = asyncio.create_task(call())
         await blocked_on(other, receipt.run_id, late)
         await transaction.commit()
         with pytest.raises(LeaseLost):
@@ -183,8 +183,8 @@ async def test_an_address_whose_run_ends_meanwhile_gets_a_new_run(stores: list[P
         address = f"console:v1:ends-{number}"
         first = await stores[0].admit(message(to_address(address, new=new_run())))
         ending = stores[1].end(first.run_id, reason="over", events=())
-        sent = [stores[racer % 4].admit(message(to_address(address, new=new_run()))) for racer in range(8)]
-        _, *receipts = await asyncio.gather(ending, *sent)
+        sent = asyncio.gather(*(stores[racer % 4].admit(message(to_address(address, new=new_run()))) for racer in range(8)))
+        _, receipts = await asyncio.gather(ending, sent)
         runs = Counter(receipt.run_id for receipt in receipts)
         assert len(set(runs) - {first.run_id}) <= 1, runs
         aborted = [await stores[0].submission(receipt.submission_id) for receipt in receipts if receipt.run_id == first.run_id]
