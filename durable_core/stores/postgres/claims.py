@@ -15,7 +15,7 @@ from durable_core.model import ALONE_AFTER_CRASHES, Abilities, Claim, ClaimReque
 from durable_core.stores import rows
 from durable_core.stores.postgres import events, loading
 from durable_core.stores.postgres.runs import fence, released_wake
-from durable_core.stores.postgres.sql import now
+from durable_core.stores.postgres.sql import now, storable
 from durable_core.stores.postgres.tx import UNOPENABLE_MS, Tx
 
 log = logging.getLogger("moorings.store")
@@ -122,7 +122,7 @@ async def claim(tx: Tx, request: ClaimRequest, *, sweep: bool) -> list[tuple[Cla
     for run_id, got in zip(wanted, await loading.load(tx, [taken[run_id] for run_id in wanted]), strict=True):
         if isinstance(got, DurableError):
             log.error("%s can't be taken, and is left alone for a while: %s", run_id, got)
-            await tx.run(_LEAVE, run_id, at + UNOPENABLE_MS, str(got))
+            await tx.run(_LEAVE, run_id, at + UNOPENABLE_MS, storable(str(got)))
         else:
             claims.append(got)
     return claims
@@ -172,14 +172,14 @@ async def charge(tx: Tx, run_id: str, epoch: int, *, error: str, retry_at: int, 
     """Give a run back after a failed attempt that counts."""
     await fence(tx, run_id, epoch)
     await events.append(tx, run_id, drafts)
-    await tx.run(_CHARGE, run_id, seen, await tx.now(), retry_at, error)
+    await tx.run(_CHARGE, run_id, seen, await tx.now(), retry_at, storable(error))
     tx.changed.add(run_id)
 
 
 async def strand(tx: Tx, run_id: str, epoch: int, *, reason: str, code: str) -> None:
     """Give a run back that this code can't go on with; other code may take it at once."""
     await fence(tx, run_id, epoch)
-    await tx.run(_STRAND, run_id, await tx.now(), reason, code)
+    await tx.run(_STRAND, run_id, await tx.now(), storable(reason), code)
     tx.changed.add(run_id)
 
 

@@ -18,7 +18,7 @@ from durable_core.errors import Broken, CannotOpen, ContentGone, KeyMissing, Lea
 from durable_core.ids import new_id
 from durable_core.model import Buried, Lane, OutboxDraft, OutboxItem, Postponed, Sent
 from durable_core.stores import sealing
-from durable_core.stores.postgres.sql import now
+from durable_core.stores.postgres.sql import now, storable
 from durable_core.stores.postgres.tx import UNOPENABLE_MS, Row, Tx
 
 log = logging.getLogger("moorings.store")
@@ -279,9 +279,9 @@ async def _note(tx: Tx, result: Sent | Postponed | Buried) -> None:
         case Sent():
             await tx.run(_DONE, result.delivery_id, "sent", result.ref, None, await tx.now())
         case Buried():
-            await tx.run(_DONE, result.delivery_id, "dead", None, result.error, await tx.now())
+            await tx.run(_DONE, result.delivery_id, "dead", None, storable(result.error), await tx.now())
         case Postponed():
-            await tx.run(_POSTPONE, result.delivery_id, int(result.counted), result.error)
+            await tx.run(_POSTPONE, result.delivery_id, int(result.counted), storable(result.error))
 
 
 async def _give_back(tx: Tx, lane: Lane, *, done: int, until: int) -> None:

@@ -25,6 +25,7 @@ from durable_core.stores.postgres.sql import now
 from durable_core.stores.sealing import Place
 
 KEPT: Final = 10_000
+"""Runs of which it is known where they stand, and whose keys are at hand."""
 
 # The time is read once a statement: a volatile expression in a subquery isn't merged into what surrounds it.
 _FROM: Final = f"FROM (SELECT {now('$4')} AS now) t"

@@ -51,6 +51,7 @@ from durable_core.stores.postgres.database import SETTLE, Database
 from durable_core.stores.postgres.holding import Holding
 from durable_core.stores.postgres.inbox import Inbox
 from durable_core.stores.postgres.listen import Bell, Ear, channel_of
+from durable_core.stores.postgres.plain import KEPT
 from durable_core.stores.postgres.tx import Tx
 from durable_core.stores.sealing import Sealing
 from durable_core.stores.watch import Watch
@@ -62,7 +63,7 @@ class PostgresStore(Store):
     def __init__(self, settings: Settings, *, keys: KeyRing, clock: Clock, grace: float = GRACE_SECONDS) -> None:
         self._settings = settings
         self._clock = clock
-        self._sealing = Sealing(keys)
+        self._sealing = Sealing(keys, size=KEPT)
         self._grace = grace
         self._database = Database(settings, clock=clock, sealing=self._sealing, on_commit=self._committed)
         self._holding = Holding(self._database, clock=clock, sealing=self._sealing)
