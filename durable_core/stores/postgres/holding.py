@@ -44,7 +44,7 @@ class Holding:
     async def claim(self, request: ClaimRequest) -> list[Claim]:
         """Take due runs."""
         sweep = self._is_sweep_due()
-        taken = await self._database.write(lambda tx: claims.claim(tx, request, sweep=sweep), soft=True)
+        taken = await self._database.write(lambda tx: claims.claim(tx, request, sweep=sweep))
         for claim, place in taken:
             self._positions.put(claim.run_id, place)
         return [claim for claim, _ in taken]

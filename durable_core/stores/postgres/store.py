@@ -164,14 +164,14 @@ class PostgresStore(Store):
     # ── working ──
 
     async def enrol(self, incarnation: Incarnation) -> None:
-        await self._database.write(lambda tx: workers.enrol(tx, incarnation), soft=True)
+        await self._database.write(lambda tx: workers.enrol(tx, incarnation))
         if isinstance(self._alive, Heartbeats):
             self._alive.enrolled(incarnation.owner)
 
     async def withdraw(self, owner: str) -> None:
         if isinstance(self._alive, Heartbeats):
             self._alive.withdrawn(owner)
-        await self._database.write(lambda tx: workers.withdraw(tx, owner), soft=True)
+        await self._database.write(lambda tx: workers.withdraw(tx, owner))
 
     async def reap(self, owner: str) -> int:
         alive = not await self._alive.dead((owner,), fresh=True)
@@ -247,9 +247,7 @@ class PostgresStore(Store):
     # ── interactions ──
 
     async def take_interactions(self, owner: str, *, limit: int, lease_ms: int) -> list[Interaction]:
-        return await self._database.write(
-            lambda tx: prompts.take_interactions(tx, owner, limit=limit, lease_ms=lease_ms), soft=True
-        )
+        return await self._database.write(lambda tx: prompts.take_interactions(tx, owner, limit=limit, lease_ms=lease_ms))
 
     async def decide(self, verdict: Verdict) -> AnswerReceipt:
         return await self._database.write(lambda tx: prompts.decide(tx, verdict), label=SETTLE)
@@ -266,7 +264,7 @@ class PostgresStore(Store):
         self, owner: str, *, limit: int, lease_ms: int, items: int = 10, channels: Sequence[str] | None = None
     ) -> list[Lane]:
         return await self._database.write(
-            lambda tx: outbox.claim_lanes(tx, owner, limit=limit, lease_ms=lease_ms, items=items, channels=channels), soft=True
+            lambda tx: outbox.claim_lanes(tx, owner, limit=limit, lease_ms=lease_ms, items=items, channels=channels)
         )
 
     async def finish(self, lane: Lane, owner: str, result: Sent | Postponed | Buried) -> None:
