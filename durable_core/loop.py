@@ -322,11 +322,14 @@ class DetLoop(asyncio.AbstractEventLoop):
         """
         for _ in range(_UNWINDS):
             try:
+                asyncio._enter_task(self, task)  # noqa: SLF001 - CPython offers it to loops; timeouts ask for the task
                 task.inner.throw(Evicted(self._watch.run_id))
             except BaseException as error:  # noqa: BLE001 - it is over, by whatever the author raises at last
                 if not isinstance(error, Evicted | StopIteration):
                     log.debug("dropping a task of %s raised %r", self._watch.run_id, error)
                 return True
+            finally:
+                asyncio._leave_task(self, task)  # noqa: SLF001 - same
         return False
 
 

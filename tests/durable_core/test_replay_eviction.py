@@ -71,6 +71,8 @@ def test_everything_else_in_a_finally_is_inert_too() -> None:
                 await ctx.step(fetch, "a")
         finally:
             said.append("in")
+            async with asyncio.timeout(5):  # noqa: ASYNC100 - that it can be entered is the point
+                said.append("limited")
             task = asyncio.create_task(fetch("never"))
             asyncio.get_running_loop().call_later(1, said.append, "never")
             asyncio.get_running_loop().call_soon_threadsafe(said.append, "never")
@@ -81,7 +83,7 @@ def test_everything_else_in_a_finally_is_inert_too() -> None:
     play.replay.close()
     play.replay.close()
     gc.collect()
-    assert said == ["in"]
+    assert said == ["in", "limited"]
 
 
 def test_nested_cleanup_is_left_level_by_level_and_never_looks_like_a_failure() -> None:
