@@ -122,7 +122,9 @@ class End:
         return cls(reason, codec.encode({"ok": False, "error": {"code": code, "type": type_name, "message": message}}))
 
 
-def end_commit(claim: Claim, start: Start, end: End, *, step_no: int, seen: int, at: int, children: tuple[str, ...]) -> StepCommit:
+def end_commit(
+    claim: Claim, start: Start, end: End, *, step_no: int, seen: int, at: int, children: tuple[str, ...]
+) -> StepCommit:
     """Return the commit that ends a run; its children that nobody waits for any more are cancelled."""
     result = internal.read(end.output)
     outcome = {COMPLETED: Outcome.COMPLETED, CANCELLED: Outcome.ABORTED}.get(end.reason, Outcome.FAILED)

@@ -334,7 +334,8 @@ class Engine:
     async def advance(self, held: Held) -> None:
         """Advance a run until it is given back."""
         if self._runner is not None:
-            await self._runner.advance(held)
+            with self.waiters.busy(held.claim.run_id):
+                await self._runner.advance(held)
 
     async def send(self, lane: Lane) -> None:
         """Send nothing: its worker takes internal lanes only."""

@@ -265,7 +265,9 @@ class Runner:
         at = max(live.at, live.now())
         claim = live.held.claim
         await self._write_end(
-            end_commit(claim, live.start, end, step_no=live.step_no, seen=live.seen, at=at, children=tuple(dict.fromkeys(children)))
+            end_commit(
+                claim, live.start, end, step_no=live.step_no, seen=live.seen, at=at, children=tuple(dict.fromkeys(children))
+            )
         )
 
     async def _end_unseen(self, claim: Claim, end: End) -> None:
@@ -285,7 +287,9 @@ class Runner:
             log.error("%s (%s) is set aside: %s", claim.run_id, claim.name, poison)
             await self.store.strand(claim.run_id, claim.epoch, reason=str(poison), code=self.abilities.code)
             return
-        end = End.of(FAILED, code=_CODES.get(type(poison).__name__, "error"), message=str(poison), type_name=type(poison).__name__)
+        end = End.of(
+            FAILED, code=_CODES.get(type(poison).__name__, "error"), message=str(poison), type_name=type(poison).__name__
+        )
         if live is None:
             await self._end_unseen(claim, end)
         else:
