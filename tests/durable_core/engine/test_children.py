@@ -68,6 +68,7 @@ async def test_one_key_is_one_child_however_often_and_whenever_it_is_asked_for(w
 
     async with world.engine(parent, leaf) as engine:
         run = await engine.start(parent)
+        await until(lambda: both_came(run))
         await parked(run)
     async with world.engine(parent, leaf) as engine:
         world.advance(seconds=1)
