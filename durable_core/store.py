@@ -41,6 +41,8 @@ Outbox
 Events
   S21  Positions and visible indexes have no gaps, whoever appends; an event is never changed.
   S22  Reads are absolute, or negative from the tail; they see committed events only.
+  S31  Every transaction that changes what a run is appends a hidden event that says so, besides the events it was given: with the
+       key columns of what came in, status, steps, prompts, outcomes and child starts can be rebuilt from the list alone.
 Values
   S23  Bodies are sealed with a key of their run, bound to table, row and column; without the key they don't open.
 Time
