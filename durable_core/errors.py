@@ -16,6 +16,8 @@ DurableError
 ├── ContentGone            the run's content was deleted: its retention is over, or it was forgotten
 ├── Stranded               this code can't read what the run recorded
 ├── BadEventId             an event id whose position can't be read
+│   ├── ForeignEvent       an event id of another run
+│   └── EventMissing       an event id at whose position the reader has no event
 ├── Unstorable             a value that can't be stored, with its path
 ├── TooLarge               a value over the size limit
 ├── BadKeyRing             the key ring can't be parsed
@@ -142,6 +144,24 @@ class BadEventId(DurableError):
     def __init__(self, text: str) -> None:
         super().__init__(f"not an event id: {text[:80]!r}")
         self.text = text
+
+
+class ForeignEvent(BadEventId):
+    """An event id that names an event of another run."""
+
+    def __init__(self, text: str, run_id: str) -> None:
+        DurableError.__init__(self, f"{text} is no event of {run_id}")
+        self.text = text
+        self.run_id = run_id
+
+
+class EventMissing(BadEventId):
+    """An event id of this run at whose position there is no event, or none for this reader."""
+
+    def __init__(self, text: str, run_id: str) -> None:
+        DurableError.__init__(self, f"{run_id} has no event {text}")
+        self.text = text
+        self.run_id = run_id
 
 
 class Unstorable(DurableError):
