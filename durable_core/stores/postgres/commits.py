@@ -11,7 +11,7 @@ from typing import Final
 
 from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, PromptTaken
 from durable_core.model import CURRENT_SPEC, Committed, EventDraft, Extra, PromptDraft, RecordKind, Signals, StepCommit
-from durable_core.stores import sealing
+from durable_core.stores import history, sealing
 from durable_core.stores.postgres import admission, events, loading, outbox, settling, submissions
 from durable_core.stores.postgres.loading import Position
 from durable_core.stores.postgres.runs import Held, fence, lock, released_wake
@@ -142,7 +142,7 @@ async def end(tx: Tx, run_id: str, *, reason: str, drafts: Sequence[EventDraft],
         raise NotFound("run", run_id)
     if not locked.open:
         return False
-    await events.append(tx, run_id, drafts)
+    await events.append(tx, run_id, (*drafts, history.of_end(reason)))
     for statement in extra:
         await tx.named(statement.sql, statement.parameters)
     await settling.end_run(tx, run_id, reason=reason, at=locked.at)

@@ -6,6 +6,7 @@ What lives here: choosing between `plain.py` and `commits.py`, and keeping where
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -22,6 +23,7 @@ from durable_core.model import (
     Signals,
     StepCommit,
 )
+from durable_core.stores import history
 from durable_core.stores.postgres import claims, commits, loading, plain
 from durable_core.stores.postgres.connect import collides, sorted_error
 from durable_core.stores.postgres.database import COMMIT, RECORD, Database
@@ -57,8 +59,9 @@ class Holding:
         self._positions.put(run_id, None)
 
     async def commit(self, commit: StepCommit) -> Committed:
-        """Finish a step."""
-        return await self._database.shield(self._commit(commit))
+        """Finish a step, and tell of it (S31)."""
+        told = replace(commit, events=(*commit.events, history.of_commit(commit)))
+        return await self._database.shield(self._commit(told))
 
     async def record(
         self,
