@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +61,8 @@ from durable_core.stores.sqlite.writer import ADMIT, COMMIT, RECORD, SETTLE, Wri
 
 T = TypeVar("T")
 
+_PORTIONS: Final = 16
+"""How much of the file is given back after one purge: 16 MB, if so much is free."""
 _FEW: Final = 2
 """Bodies that are read on the loop; more go to the reader's thread."""
 
@@ -245,10 +247,19 @@ class SqliteStore(Store):
     # ── keeping ──
 
     async def purge(self, *, limit: int) -> list[str]:
-        return await self._writer.run(lambda tx: retention.purge(tx, limit=limit))
+        purged = await self._writer.run(lambda tx: retention.purge(tx, limit=limit))
+        if purged:
+            await self._give_back()
+        return purged
 
     async def forget(self, run_id: str) -> bool:
-        return await self._writer.run(lambda tx: retention.forget(tx, run_id))
+        forgotten = await self._writer.run(lambda tx: retention.forget(tx, run_id))
+        if forgotten:
+            await self._give_back()
+        return forgotten
+
+    async def redact(self, run_id: str, bodies: Mapping[str, bytes], *, events: Sequence[EventDraft] = ()) -> int:
+        return await self._writer.run(lambda tx: retention.redact(tx, run_id, bodies, events))
 
     async def rewrap(self, *, after: str, limit: int) -> tuple[str | None, int]:
         return await self._writer.run(lambda tx: retention.rewrap(tx, after=after, limit=limit))
@@ -287,6 +298,13 @@ class SqliteStore(Store):
         await self._writer.run(lambda tx: outbox.release_lane(tx, lane, owner), soft=True)
 
     # ── inside ──
+
+    async def _give_back(self) -> None:
+        """Let the file shrink, a portion at a time: what others wait for comes between. What fails is done next time."""
+        with suppress(Unavailable):
+            for _ in range(_PORTIONS):
+                if not await self._writer.run(retention.give_back, plain=True):
+                    return
 
     async def _read(self, work: Callable[[Tx], T]) -> T:
         """Read committed rows; in memory there is but one connection."""
