@@ -211,11 +211,13 @@ class KeyWrong(CannotOpen):
 
     def __init__(self, key_id: str, session: str) -> None:
         super().__init__("session", session, "key")
-        self.args = (
-            f"encryption key {key_id!r} is not the key of that id that this data was written with ({session}); "
-            "put the right one back in its place",
-        )
         self.key_id = key_id
+
+    def __str__(self) -> str:
+        """Say it so that an operator knows which key to look for."""
+        return (
+            f"encryption key {self.key_id!r} is not the one that this data was written with ({self.row}); put the right one back"
+        )
 
 
 class KeysNotGiven(DurableError):

@@ -104,7 +104,7 @@ class Store(Protocol):
 
     # ── life ──
     async def open(self) -> None:
-        """Connect and check the schema; raises `SchemaOutdated`."""
+        """Ask for the keys, connect, check the schema. Raises `SchemaOutdated`, `KeysNotGiven`, `KeyMissing`, `KeyWrong`."""
 
     async def close(self) -> None:
         """Finish what was accepted and disconnect."""

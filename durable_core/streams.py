@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from durable_core import codec
+from durable_core.errors import ContentGone
 from durable_core.ids import event_id
 from durable_core.model import Event, RunStatus
 from durable_core.store import Store
@@ -58,11 +59,11 @@ class Streams:
         return sum(len(flags) for flags in self._followers.values())
 
     async def read(self, run_id: str, *, start: int = 0, limit: int = PAGE, hidden: bool = False) -> list[EventView]:
-        """A page of events from `start` on, whole. Negative counts from the tail."""
+        """A page of events from `start` on, whole. Negative counts from the tail. Raises `ContentGone`."""
         return await self._whole(run_id, await self._store.events(run_id, start=start, limit=limit, hidden=hidden))
 
     async def follow(self, run_id: str, *, start: int = 0) -> AsyncIterator[EventView]:
-        """Events from `start` on as they come; ends when the run has ended and all was read."""
+        """Events from `start` on as they come; ends when the run has ended and all was read, or when its content is deleted."""
         flag = asyncio.Event()
         self._followers[run_id].add(flag)
         try:
@@ -70,7 +71,10 @@ class Streams:
             while True:
                 flag.clear()
                 ended = (await self._store.run(run_id)).status is RunStatus.ENDED
-                page = await self.read(run_id, start=position)
+                try:
+                    page = await self.read(run_id, start=position)
+                except ContentGone:
+                    return
                 for event in page:
                     yield event
                 if page:

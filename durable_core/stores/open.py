@@ -8,15 +8,17 @@ from __future__ import annotations
 from typing import Final
 
 from durable_core.clock import Clock
-from durable_core.crypto import KeyRing
 from durable_core.errors import Broken
+from durable_core.keys import Keys
 from durable_core.store import Store
 
 _SQLITE: Final = "sqlite:///"
 
 
-def open_store(url: str, *, keys: KeyRing, clock: Clock) -> Store:
+def open_store(url: str, *, keys: Keys, clock: Clock) -> Store:
     """Return the store of a database URL, not yet connected: `sqlite:///path` or `sqlite:///:memory:`.
+
+    `keys` may be a provider; it is asked when the store opens.
 
     Raises:
         Broken: no store serves this URL.

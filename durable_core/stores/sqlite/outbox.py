@@ -68,7 +68,7 @@ _NEXT: Final = """
     SELECT delivery_id, length(body) FROM moor_outbox
     WHERE channel = ? AND address = ? AND state = 'pending' ORDER BY lane_seq LIMIT 1
 """
-_PASS: Final = "UPDATE moor_lane SET done_seq = done_seq + 1 WHERE channel = ? AND address = ?"
+_ADVANCE: Final = "UPDATE moor_lane SET done_seq = done_seq + 1 WHERE channel = ? AND address = ?"
 _DONE: Final = """
     UPDATE moor_outbox SET state = :state, ref = :ref, last_error = :error, done_at = max(at, :now)
     WHERE delivery_id = :delivery_id
@@ -152,7 +152,7 @@ def _bury_forgotten(tx: Tx, channel: str, address: str) -> bool:
         if head[1]:
             return True
         tx.run(_DONE, {"state": "dead", "ref": None, "error": FORGOTTEN, "now": tx.now, "delivery_id": head[0]})
-        tx.run(_PASS, (channel, address))
+        tx.run(_ADVANCE, (channel, address))
 
 
 def finish(tx: Tx, lane: Lane, owner: str, result: Sent | Postponed | Buried) -> None:
@@ -239,7 +239,7 @@ def _done(tx: Tx, lane: Lane, result: Sent | Buried) -> None:
     ref, error = (result.ref, None) if isinstance(result, Sent) else (None, result.error)
     state = "sent" if isinstance(result, Sent) else "dead"
     tx.run(_DONE, {"state": state, "ref": ref, "error": error, "now": tx.now, "delivery_id": result.delivery_id})
-    tx.run(_PASS, (lane.channel, lane.address))
+    tx.run(_ADVANCE, (lane.channel, lane.address))
 
 
 def _postpone(tx: Tx, lane: Lane, result: Postponed) -> None:

@@ -121,7 +121,7 @@ def _replace(tx: Tx, run_id: str, name: str, body: bytes) -> bool:
     cell = cells.named(name)
     if cell is None:
         raise Broken(f"{name!r} names no content of a run")
-    found = tx.one(f"SELECT {cell.column} FROM {cell.table} WHERE {cell.where}", cell.parameters(run_id))  # noqa: S608 - ours
+    found = tx.one(f"SELECT {cell.column} FROM {cell.table} WHERE {cell.where}", cell.parameters(run_id))
     if found is None or found[0] is None or tx.open(run_id, found[0], cell.place) == body:
         return False
     tx.run(_write(cell), {**cell.parameters(run_id), "sealed": tx.seal(run_id, body, cell.place)})
@@ -129,7 +129,7 @@ def _replace(tx: Tx, run_id: str, name: str, body: bytes) -> bool:
 
 
 def _write(cell: Cell) -> str:
-    return f"UPDATE {cell.table} SET {cell.column} = :sealed WHERE {cell.where}"  # noqa: S608 - names of our own
+    return f"UPDATE {cell.table} SET {cell.column} = :sealed WHERE {cell.where}"
 
 
 def _shred(tx: Tx, run_id: str) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from durable_core.clock import Clock
-from durable_core.crypto import KeyRing
 from durable_core.errors import Broken, SchemaOutdated, Unavailable
+from durable_core.keys import Keys
 from durable_core.lifeline import Lifeline
 from durable_core.model import (
     SESSIONS,
@@ -70,7 +70,7 @@ _FEW: Final = 2
 class SqliteStore(Store):
     """Durable state in one SQLite file, shared by the processes of one host; or in memory, for one process."""
 
-    def __init__(self, path: str, *, keys: KeyRing, clock: Clock) -> None:
+    def __init__(self, path: str, *, keys: Keys, clock: Clock) -> None:
         self._path = path
         self._clock = clock
         self._sealing = Sealing(keys)
@@ -90,6 +90,7 @@ class SqliteStore(Store):
     # ── life ──
 
     async def open(self) -> None:
+        await self._sealing.load()
         if self._path != MEMORY:
             if not Path(self._path).parent.is_dir():
                 raise Broken(f"the folder of {self._path} does not exist")
