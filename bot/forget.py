@@ -81,7 +81,8 @@ async def forget_session(store: Store, session_id: str, *, by: str, seconds: flo
 
 async def traces(store: Store, principal: str) -> Traces:
     """Find all sessions that hold something of somebody; those whose content is gone are left out."""
-    alone, shared = [], []
+    alone: list[str] = []
+    shared: list[str] = []
     for (found,) in await store.rows(_ANYWHERE, {"principal": principal}):
         run_id = str(found)
         here: dict[str, str | int | bytes | None] = {"run_id": run_id, "principal": principal}

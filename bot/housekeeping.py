@@ -61,7 +61,7 @@ def told_of_keys(done: Rewrapped, key_ids: Sequence[str]) -> list[str]:
             lines.append(f"{key_id} is not in the ring; {_sessions(count)} can't be read until it is back.")
         elif key_id != current:
             lines.append(
-                f"{key_id} came into use again meanwhile: a process with the old order of keys runs. Restart it, then rekey again."
+                f"{key_id} is still used by {_sessions(count)}: some process has the old order of keys. Restart it, rekey again."
             )
     free = [key_id for key_id in older if key_id not in done.in_use]
     if free:

@@ -31,13 +31,13 @@ async def words_of(store: Store, run_id: str, principal: str) -> dict[str, bytes
     here: dict[str, str | int | bytes | None] = {"run_id": run_id, "principal": principal}
     bodies: dict[str, bytes] = {}
     for (seq,) in await store.rows(_MESSAGES, here):
-        name = f"command:{seq}"
+        name = f"command:{int(seq or 0)}"
         for body in (await store.content(run_id, [name])).values():
             bodies[name] = codec.encode(_message(codec.decode(body), principal))
     notes = [str(prompt_id) for (prompt_id,) in await store.rows(_NOTES, here)]
     empty = codec.encode({"text": ""})
     bodies |= {f"note:{prompt_id}": empty for prompt_id in notes}
-    bodies |= {f"answer:{answer_id}": empty for (answer_id,) in await store.rows(_ANSWERS, here)}
+    bodies |= {f"answer:{answer_id!s}": empty for (answer_id,) in await store.rows(_ANSWERS, here)}
     said = [text for prompt_id in notes if (text := await _note(store, prompt_id))]
     for step in await store.steps(run_id):
         output = codec.decode(step.output)

@@ -215,9 +215,7 @@ class KeyWrong(CannotOpen):
 
     def __str__(self) -> str:
         """Say it so that an operator knows which key to look for."""
-        return (
-            f"encryption key {self.key_id!r} is not the one that this data was written with ({self.row}); put the right one back"
-        )
+        return f"encryption key {self.key_id!r} is not the one that {self.row} was written with; put the right one back"
 
 
 class KeysNotGiven(DurableError):

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from durable_core.crypto import KEY_BYTES, KeyRing, wrapped_by
 from durable_core.errors import KeysNotGiven
@@ -50,7 +50,7 @@ async def resolve(keys: Keys) -> KeyRing:
         return keys
     try:
         async with asyncio.timeout(LOAD_SECONDS):
-            given = dict(await keys.load())
+            given: dict[Any, Any] = dict(await keys.load())
     except TimeoutError:
         raise KeysNotGiven(f"it didn't answer within {LOAD_SECONDS:g} seconds") from None
     except Exception as error:

@@ -1,6 +1,7 @@
 """A worker: claims due work with bounded concurrency, keeps its leases alive, takes back what the dead held, drains.
 
-What lives here: when to claim, how to let go, and purging beside it. What does not: what a run, a lane or an interaction does next (the layer above).
+What lives here: when to claim and how to let go; purging goes on beside it. What does not: what a run, a lane or an interaction
+does next (the layer above).
 """
 
 from __future__ import annotations

@@ -113,7 +113,8 @@ def give_back(tx: Tx) -> bool:
     """Give some free pages of the file back to the disk; False when there are none, or the file was made without that."""
     if tx.all("PRAGMA auto_vacuum")[0][0] != _INCREMENTAL:
         return False
-    tx.all(f"PRAGMA incremental_vacuum({_PORTION})")
+    # one step a page, each without columns: sqlite3's execute() would make only the first
+    tx.connection.executescript(f"PRAGMA incremental_vacuum({_PORTION})")
     return bool(tx.all("PRAGMA freelist_count")[0][0])
 
 
