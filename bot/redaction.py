@@ -19,6 +19,8 @@ from durable_core.store import Store
 DELETED = "[message deleted]"
 """What the model and readers see in place of a message."""
 NOTE_DELETED = "[deleted]"
+SOMEONE = "someone"
+"""The name beside it."""
 
 _PAGE = 500
 _MESSAGES = "SELECT seq FROM moor_command WHERE run_id = :run_id AND principal = :principal AND kind = 'message' ORDER BY seq"
@@ -55,7 +57,7 @@ def _message(body: Any, principal: str) -> Any:
     if not isinstance(body, dict) or "text" not in body:
         return {"forgotten": True}
     author = body.get("author")
-    return {**body, "text": DELETED, **({"author": {**author, "name": ""}} if isinstance(author, dict) else {})}
+    return {**body, "text": DELETED, **({"author": {**author, "name": SOMEONE}} if isinstance(author, dict) else {})}
 
 
 def _step(output: dict[str, Any], principal: str, said: list[str]) -> bool:
@@ -63,7 +65,7 @@ def _step(output: dict[str, Any], principal: str, said: list[str]) -> bool:
     before = codec.encode(output)
     for item in output.get("items", []):
         if item.get("kind") == "user" and item.get("principal") == principal:
-            item |= {"text": DELETED, "author": ""}
+            item |= {"text": DELETED, "author": SOMEONE}
         elif item.get("kind") == "result" and item.get("origin") == "framework":
             item["content"] = _without(item["content"], said)
     turn = (output.get("state") or {}).get("turn") or {}
@@ -77,8 +79,13 @@ def _step(output: dict[str, Any], principal: str, said: list[str]) -> bool:
 def _event(kind: str, data: dict[str, Any], principal: str, said: list[str]) -> bool:
     """Rewrite an event's own data; messages are only referred to, so they need no rewriting here."""
     author = data.get("author")
-    if kind == "message.received" and isinstance(author, dict) and author.get("id") == principal and author.get("name"):
-        author["name"] = ""
+    if (
+        kind == "message.received"
+        and isinstance(author, dict)
+        and author.get("id") == principal
+        and author.get("name") != SOMEONE
+    ):
+        author["name"] = SOMEONE
         return True
     if kind == "action.result" and said:
         before = data.get("result")

@@ -180,7 +180,9 @@ async def test_others_work_meanwhile(path: Path) -> None:
     runs = [await parked(store, address=f"a{n}") for n in range(4)]
     await store.close()
     worker, operator = await opened(path, ring(k2=NEW, k1=OLD)), await opened(path, ring(k2=NEW, k1=OLD))
-    done, *_ = await asyncio.gather(rewrap_all(operator, batch=1), *(worker.admit(message(run_id)) for run_id in runs))
+    rewrapping = asyncio.create_task(rewrap_all(operator, batch=1))
+    await asyncio.gather(*(worker.admit(message(run_id)) for run_id in runs))
+    done = await rewrapping
     assert done.in_use == {"k2": 4}
     taken = await claims(worker)
     assert {claim.commands[0].body for claim in taken} == {body("hello")}

@@ -161,13 +161,17 @@ async def on_file(path: Path, clock: ManualClock) -> SqliteStore:
     return store
 
 
+def size(path: Path) -> int:
+    return path.stat().st_size
+
+
 async def filled(path: Path, clock: ManualClock) -> int:
     """Put 4 MB into ended sessions; the file's size."""
     store = await on_file(path, clock)
     for n in range(8):
         await ended(store, f"a{n}", size=500_000)
     await store.close()
-    return path.stat().st_size
+    return size(path)
 
 
 async def purged(path: Path, clock: ManualClock) -> int:
@@ -175,7 +179,7 @@ async def purged(path: Path, clock: ManualClock) -> int:
     store = await on_file(path, clock)
     assert len(await store.purge(limit=50)) == 8
     await store.close()
-    return path.stat().st_size
+    return size(path)
 
 
 async def test_a_new_file_shrinks_when_content_goes(tmp_path: Path, clock: ManualClock) -> None:
@@ -193,7 +197,7 @@ async def test_an_old_file_shrinks_by_vacuum_and_then_by_itself(tmp_path: Path, 
     full = await filled(path, clock)
     assert await purged(path, clock) == full
     before, after = vacuum(str(path))
-    assert (before, after < full / 4, path.stat().st_size) == (full, True, after)
+    assert (before, after < full / 4, size(path)) == (full, True, after)
     full = await filled(path, clock)
     assert await purged(path, clock) < full / 4
 
