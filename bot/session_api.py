@@ -82,8 +82,8 @@ class SessionApi(Protocol):
     Every call checks that `caller` made the session or takes part in it; a foreign session is `NotFound`, like an unknown one.
     `key` is the idempotency key, of the caller: the same key gives the first answer, with another payload `Conflict`.
 
-    Raises: NotFound (`what` is session, submission or prompt), SessionEnded, Stranded, Conflict, TooLarge, Unavailable, and
-    Problem where the caller is told something else.
+    Raises: NotFound (`what` is session, submission or prompt), SessionEnded, ContentGone (its retention is over), Stranded,
+    Conflict, TooLarge, Unavailable, and Problem where the caller is told something else.
     """
 
     async def create(

@@ -2,7 +2,7 @@
 
 What lives here: reads and follows. What does not: writing events (commits do), how clients see them (NDJSON, SSE).
 
-A run has one list, and every view of it can be made again from that list and the content it refers to (S31). The layer above
+A run has one list, and every view of it can be made again from that list and the content it refers to (S32). The layer above
 writes the visible events; the store adds a hidden one to each transaction that changes what the run is (`stores/history.py`).
 What is derived without loss from the key columns of another append-only list is not told twice: that a run was made and what
 came in, from admission rows (source, key, place, kind, `created`); that an answer waits for a worker, from interaction rows; what
@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Any
 
 from durable_core import codec
-from durable_core.errors import Broken, EventMissing, ForeignEvent
+from durable_core.errors import Broken, ContentGone, EventMissing, ForeignEvent
 from durable_core.ids import event_id, parse_event_id
 from durable_core.model import Event, RunStatus
 from durable_core.store import Store
@@ -72,6 +72,7 @@ class Streams:
 
         Raises:
             BadEventId, ForeignEvent, EventMissing: `after` is no event that this reader can have seen.
+            ContentGone: there are none any more.
         """
         if after is not None:
             start = await self.position_after(run_id, after, hidden=hidden)
@@ -94,7 +95,8 @@ class Streams:
         return seq + 1 if hidden else (found[0].index or 0) + 1
 
     async def follow(self, run_id: str, *, start: int = 0, after: str | None = None) -> AsyncIterator[EventView]:
-        """Events from `start` on as they come, or `after` an event's id; ends when the run has ended and all was read.
+        """Events from `start` on as they come, or `after` an event's id; ends when the run has ended and all was read, or when
+        its content is deleted.
 
         Raises:
             BadEventId, ForeignEvent, EventMissing: `after` is no event that this reader can have seen.
@@ -109,7 +111,10 @@ class Streams:
             while True:
                 flag.clear()
                 ended = (await self._store.run(run_id)).status is RunStatus.ENDED
-                page = await self.read(run_id, start=position)
+                try:
+                    page = await self.read(run_id, start=position)
+                except ContentGone:
+                    return
                 _check_gaps(run_id, page, position)
                 for event in page:
                     yield event

@@ -12,7 +12,17 @@ from aiohttp import web
 
 from bot.errors import Problem
 from channels.errors import ChannelError
-from durable_core.errors import BadEventId, Conflict, DurableError, NotFound, SessionEnded, Stranded, TooLarge, Unavailable
+from durable_core.errors import (
+    BadEventId,
+    Conflict,
+    ContentGone,
+    DurableError,
+    NotFound,
+    SessionEnded,
+    Stranded,
+    TooLarge,
+    Unavailable,
+)
 
 _MISSING = {
     "session": "There is no such session, or it isn't yours. Use a session_id that POST /v1/sessions gave.",
@@ -85,6 +95,8 @@ def _durable(error: DurableError) -> Problem | None:
             return not_found(error.what)
         case SessionEnded():
             return Problem(409, "session_ended", "This session has ended and takes no more. Start another: POST /v1/sessions.")
+        case ContentGone():
+            return Problem(410, "session_expired", "What this session held has been deleted. Start another: POST /v1/sessions.")
         case Stranded():
             return Problem(409, "session_stranded", "This version can't read this session. Ask whoever runs the bot.")
         case Conflict():

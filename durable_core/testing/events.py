@@ -1,4 +1,4 @@
-"""S21, S22 and S31: what a run's list of events promises.
+"""S21, S22 and S32: what a run's list of events promises.
 
 What lives here: positions, indexes, reading. What does not: which events a turn writes.
 """
@@ -42,7 +42,7 @@ def gap_free(events: list[Event]) -> None:
 
 
 class Events(StoreBench):
-    """Events: S21, S22 and S31."""
+    """Events: S21, S22 and S32."""
 
     # ── S21 ──
     async def test_s21_positions_and_indexes_have_no_gaps_whoever_appends(self, store: Store) -> None:
@@ -172,8 +172,8 @@ class Events(StoreBench):
         assert (await store.content(claim.run_id, wanted))[wanted[0]] == body("Refund 20?")
         assert await store.content(other.run_id, wanted) == {}
 
-    # ── S31 ──
-    async def test_s31_each_change_of_what_a_run_is_is_in_its_list(self, store: Store) -> None:
+    # ── S32 ──
+    async def test_s32_each_change_of_what_a_run_is_is_in_its_list(self, store: Store) -> None:
         claim, mine = await asked(store, release=False)
         run_id = claim.run_id
         await store.answer(answer(mine))
@@ -203,7 +203,7 @@ class Events(StoreBench):
             *(history.STRANDED, history.UNSTRANDED, history.ENDED),
         ]
 
-    async def test_s31_a_refused_write_tells_nothing(self, store: Store) -> None:
+    async def test_s32_a_refused_write_tells_nothing(self, store: Store) -> None:
         claim = await start(store)
         lost = replace(claim, epoch=claim.epoch + 1)
         for call in (store.commit(step_commit(lost)), store.strand(lost.run_id, lost.epoch, reason="r", code="c")):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, PromptTaken
+from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, PromptTaken, Redacted
 from durable_core.model import CURRENT_SPEC, Committed, EventDraft, Extra, PromptDraft, RecordKind, Signals, StepCommit
 from durable_core.stores import history, sealing
 from durable_core.stores.postgres import admission, events, loading, outbox, settling, submissions
@@ -59,11 +59,14 @@ async def commit(tx: Tx, commit: StepCommit) -> tuple[Committed, Position | None
     Raises:
         LeaseLost: another worker has the run, or another step is next.
         PromptTaken: somebody answered a prompt that this step wanted to settle.
+        Redacted: content was redacted since the step was begun.
         AddressTaken: another open run owns an address that this step wanted.
     """
     held = await fence(tx, commit.run_id, commit.epoch)
     if held.step_no != commit.step_n:
         raise LeaseLost(commit.run_id, commit.epoch)
+    if commit.redactions is not None and commit.redactions != held.redactions:
+        raise Redacted(commit.run_id)
     at = held.at(await tx.now())
     await _own(tx, commit, at)
     await _settle_prompts(tx, commit, at)

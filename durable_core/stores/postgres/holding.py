@@ -55,7 +55,7 @@ class Holding:
         self._positions.put(run_id, None)
 
     async def commit(self, commit: StepCommit) -> Committed:
-        """Finish a step, and tell of it (S31)."""
+        """Finish a step, and tell of it (S32)."""
         told = replace(commit, events=(*commit.events, history.of_commit(commit)))
         return await self._database.shield(self._commit(told))
 

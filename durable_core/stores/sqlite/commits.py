@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, PromptTaken
+from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, PromptTaken, Redacted
 from durable_core.model import (
     CURRENT_SPEC,
     Committed,
@@ -66,11 +66,14 @@ def commit(tx: Tx, commit: StepCommit) -> Committed:
     Raises:
         LeaseLost: another worker has the run, or another step is next.
         PromptTaken: somebody answered a prompt that this step wanted to settle.
+        Redacted: content was redacted since the step was begun.
         AddressTaken: another open run owns an address that this step wanted.
     """
     held = fence(tx, commit.run_id, commit.epoch)
     if held.step_no != commit.step_n:
         raise LeaseLost(commit.run_id, commit.epoch)
+    if commit.redactions is not None and commit.redactions != held.redactions:
+        raise Redacted(commit.run_id)
     at = held.at(tx.now)
     _own(tx, commit, at)
     _settle_prompts(tx, commit, at)
