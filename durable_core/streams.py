@@ -95,8 +95,7 @@ class Streams:
         return seq + 1 if hidden else (found[0].index or 0) + 1
 
     async def follow(self, run_id: str, *, start: int = 0, after: str | None = None) -> AsyncIterator[EventView]:
-        """Events from `start` on as they come, or `after` an event's id; ends when the run has ended and all was read, or when
-        its content is deleted.
+        """Events from `start` on as they come, or `after` an event's id, until the run has ended or its content is deleted.
 
         Raises:
             BadEventId, ForeignEvent, EventMissing: `after` is no event that this reader can have seen.

@@ -152,6 +152,8 @@ class ExpectedLane:
     owner: str | None = None
     epoch: int = 0
     lease_until: int = 0
+    skipped: bool = False
+    """The last who asked for lanes got rid of what was forgotten, and no more."""
 
     def give_back(self, now: int) -> None:
         """Be free for any sender again."""
@@ -243,10 +245,9 @@ class ExpectedStore:
             if lane.owner is None and lane.due_at is not None and lane.due_at <= self.now and _of(place[0], channels)
         }
 
-    def bury_forgotten(self, lane: ExpectedLane) -> None:
-        """Give up what a forgotten run owes at the head of a lane: nobody can read it any more."""
-        while lane.items and lane.items[0].run.purged_at is not None:
-            self.done(lane, None)
+    def forgotten(self, lane: ExpectedLane) -> int:
+        """Return how many items at the head of a lane nobody can read any more, since their run is forgotten."""
+        return next((n for n, item in enumerate(lane.items) if item.run.purged_at is None), len(lane.items))
 
     def done(self, lane: ExpectedLane, ref: str | None) -> None:
         """Take the head off a lane; with a reference it was sent."""
