@@ -28,6 +28,7 @@ from channels.http import WebhookRequest, WebhookResponse
 from durable_core.clock import Clock, DatabaseClock
 from durable_core.crypto import KeyRing
 from durable_core.errors import NotFound
+from durable_core.keys import Keys
 from durable_core.model import Interaction, Lane
 from durable_core.store import Store
 from durable_core.stores.open import StoreOptions, open_store
@@ -156,11 +157,9 @@ async def open_runtime(
 ) -> Runtime:
     """Open the store and put the parts together; nothing runs or listens yet.
 
-    Raises: BadApp, NotReady (no encryption keys), BadKeyRing, SchemaOutdated, Unavailable.
+    Raises: BadApp, NotReady (no encryption keys), BadKeyRing, KeysNotGiven, KeyMissing, KeyWrong, SchemaOutdated, Unavailable.
     """
-    if settings.encryption_keys is None:
-        raise NotReady("MOORINGS_ENCRYPTION_KEYS is not set; `moorings keys new` prints a key.")
-    keys = KeyRing.parse(settings.encryption_keys)
+    keys = keys_of(bot, settings)
     platform = ConsolePlatform(settings.data / CONSOLE_FILE) if console else None
     channels: list[Channel] = [*bot.channels, *([Console(platform)] if platform is not None else [])]
     bot.check(channels[len(bot.channels) :])
@@ -180,6 +179,7 @@ async def open_runtime(
         answers=answers,
         deployment=settings.deployment,
         lifetime_ms=bot.lifetime_ms,
+        keep_ms=bot.retention.keep_ms,
     )
     sessions = Sessions(
         store=store,
@@ -188,6 +188,7 @@ async def open_runtime(
         agents=[agent.name for agent in bot.agents],
         deployment=settings.deployment,
         lifetime_ms=bot.lifetime_ms,
+        keep_ms=bot.retention.keep_ms,
     )
     board = None
     if platform is not None:
@@ -208,6 +209,15 @@ async def open_runtime(
         console=board,
         options=options or WorkerOptions(concurrency=settings.concurrency),
     )
+
+
+def keys_of(bot: Bot | None, settings: Settings) -> Keys:
+    """Return what the store takes as keys: the bot's own, else the environment's. Raises: NotReady, BadKeyRing."""
+    if bot is not None and bot.keys is not None:
+        return bot.keys
+    if settings.encryption_keys is None:
+        raise NotReady("MOORINGS_ENCRYPTION_KEYS is not set; `moorings keys new` prints a key.")
+    return KeyRing.parse(settings.encryption_keys)
 
 
 async def _check_console(platform: ConsolePlatform, settings: Settings) -> None:

@@ -42,7 +42,7 @@ def event_draft(draft: Draft) -> EventDraft:
 async def commit(store: Store, session: LiveSession, change: Change, *, limits: Limits, judge: Judge) -> bool:
     """Make a change durable and take it over; True when the session was given back since nothing is left to do.
 
-    Raises: LeaseLost, PromptTaken (nothing was written: refresh and decide anew), Unavailable.
+    Raises: LeaseLost, PromptTaken or Redacted (nothing was written: refresh and decide anew), Unavailable.
     """
     before = session.state.turn
     rest = _after(session, change, limits)
@@ -124,6 +124,7 @@ def _step_commit(session: LiveSession, change: Change, before: Turn | None, rest
         phase=change.phase,
         timer_at=rest.timer_at if rest is not None else None,
         release=rest is not None,
+        redactions=session.redactions,
         end=change.end,
         extra=tuple(join_session(session.run_id, principal, session.now) for principal in change.participants),
     )
