@@ -29,7 +29,9 @@ Storable: TypeAlias = "_Leaf | Sequence[Storable] | Mapping[str, Storable]"
 """What `encode` takes; the same values, typed so that a `dict[str, str]` passes."""
 
 LIMIT: Final = 16 * 1024 * 1024
-"""Largest value in bytes of JSON, before compression."""
+"""Largest value that comes in, in bytes of JSON, before compression."""
+MOST: Final = 4 * LIMIT
+"""Largest value that is put together of such ones, and so the largest that is read."""
 MAX_DEPTH: Final = 200
 """Deepest nesting; a tuple, and a dict with a key `$t`, count twice."""
 
@@ -81,7 +83,7 @@ def encode(value: Storable, *, limit: int = LIMIT) -> bytes:
     return b"\x01" + text
 
 
-def decode(data: bytes, *, limit: int = LIMIT) -> JsonValue:
+def decode(data: bytes, *, limit: int = MOST) -> JsonValue:
     """Return the value that `encode` wrote.
 
     Raises:

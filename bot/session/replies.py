@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Final
 
 from pydantic import JsonValue
 
@@ -17,8 +18,12 @@ from bot.model import Finish, ModelReply, RequestedCall, reply_to_json
 from durable_core import codec
 from durable_core.errors import TooLarge, Unstorable
 
+_CODE: Final = 80
+_MESSAGE: Final = 2_000
+"""A provider's error may hold a whole page; so many characters are kept."""
 
-def scrubbed(reply: object) -> ModelReply:
+
+def scrubbed(reply: object, *, most: int = codec.LIMIT) -> ModelReply:
     """Return a reply that can be recorded: halves of surrogate pairs and numbers that JSON lacks are replaced.
 
     Raises: ModelFailed (no retry mends it: not a reply, or one that can't be stored).
@@ -41,7 +46,7 @@ def scrubbed(reply: object) -> ModelReply:
             calls=tuple(_call(call) for call in reply.calls),
             model=storable(reply.model),
         )
-        codec.encode(reply_to_json(clean))
+        codec.encode(reply_to_json(clean), limit=most)
     except (TooLarge, Unstorable, ValueError, TypeError, RecursionError) as error:
         raise _bad(f"the model's reply can't be stored: {error}") from error
     return clean
@@ -49,7 +54,9 @@ def scrubbed(reply: object) -> ModelReply:
 
 def clean_failure(error: ModelFailed) -> ModelFailed:
     """Return a model's failure in words that can be stored."""
-    code, message = storable(str(error.code)), storable(str(error.message))
+    code, message = storable(str(error.code))[:_CODE], storable(str(error.message))
+    if len(message) > _MESSAGE:
+        message = f"{message[:_MESSAGE]}…"
     return ModelFailed(code, message, retryable=bool(error.retryable), retry_after=error.retry_after)
 
 
