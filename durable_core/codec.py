@@ -65,15 +65,7 @@ def encode(value: Storable, *, limit: int = LIMIT) -> bytes:
             nesting beyond `MAX_DEPTH` (a cycle is that); the path says where.
         TooLarge: more than `limit` bytes of JSON.
     """
-    try:
-        text = orjson.dumps(_pack(value, 0))
-    except _Refused as refused:
-        raise Unstorable(_path(refused.keys), refused.type_name) from None
-    except orjson.JSONEncodeError:
-        keys = _lone_surrogate(value)
-        if keys is None:
-            raise
-        raise Unstorable(_path(keys), "str with a lone surrogate") from None
+    text = _written(value)
     if len(text) > limit:
         raise TooLarge(len(text), limit)
     if len(text) > _COMPRESS_ABOVE:
@@ -81,6 +73,11 @@ def encode(value: Storable, *, limit: int = LIMIT) -> bytes:
         if len(squeezed) < len(text):
             return b"\x02" + squeezed
     return b"\x01" + text
+
+
+def size_of(value: Storable) -> int:
+    """Return how many bytes of JSON a value comes to: what limits count. Raises: Unstorable."""
+    return len(_written(value))
 
 
 def decode(data: bytes, *, limit: int = MOST) -> JsonValue:
@@ -134,6 +131,19 @@ def _expand(data: bytes, limit: int) -> bytes:
         return _ZSTD_OF_THREAD.decompressor.decompress(data, allow_extra_data=False)  # never more than `size`
     except zstandard.ZstdError as error:
         raise Broken(f"stored value can't be expanded: {error}") from None
+
+
+def _written(value: Storable) -> bytes:
+    """Write a value as JSON with its tags."""
+    try:
+        return orjson.dumps(_pack(value, 0))
+    except _Refused as refused:
+        raise Unstorable(_path(refused.keys), refused.type_name) from None
+    except orjson.JSONEncodeError:
+        keys = _lone_surrogate(value)
+        if keys is None:
+            raise
+        raise Unstorable(_path(keys), "str with a lone surrogate") from None
 
 
 def _pack(value: object, depth: int) -> object:

@@ -19,7 +19,7 @@ def without_largest(change: Change) -> Change | None:
     The result stays in its record and in the events; the history, which is sent to the model each time, does without it.
     """
     sizes = {
-        place: len(codec.encode(item.content, limit=codec.MOST))
+        place: codec.size_of(item.content)
         for place, item in enumerate(change.items)
         if isinstance(item, ResultItem) and item.content != _TEXT
     }

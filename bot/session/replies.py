@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Final
 
 from pydantic import JsonValue
 
@@ -17,10 +16,6 @@ from bot.history import Usage
 from bot.model import Finish, ModelReply, RequestedCall, reply_to_json
 from durable_core import codec
 from durable_core.errors import TooLarge, Unstorable
-
-_CODE: Final = 80
-_MESSAGE: Final = 2_000
-"""A provider's error may hold a whole page; so many characters are kept."""
 
 
 def scrubbed(reply: object, *, most: int = codec.LIMIT) -> ModelReply:
@@ -54,9 +49,7 @@ def scrubbed(reply: object, *, most: int = codec.LIMIT) -> ModelReply:
 
 def clean_failure(error: ModelFailed) -> ModelFailed:
     """Return a model's failure in words that can be stored."""
-    code, message = storable(str(error.code))[:_CODE], storable(str(error.message))
-    if len(message) > _MESSAGE:
-        message = f"{message[:_MESSAGE]}…"
+    code, message = storable(str(error.code)), storable(str(error.message))
     return ModelFailed(code, message, retryable=bool(error.retryable), retry_after=error.retry_after)
 
 
