@@ -85,7 +85,7 @@ class Bot:
             problems += place.problems() if isinstance(place, Checked) else ()
         if self.lifetime is not None and self.lifetime <= timedelta(0):
             problems.append("lifetime= must be in the future, or None")
-        problems += self.retention.problems()
+        problems += [*self.retention.problems(), *self.limits.problems()]
         if problems:
             raise BadApp(tuple(problems))
 

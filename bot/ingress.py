@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from bot.answers import Answers, explain
 from bot.cards import read_button
 from bot.principal import Principal, principal_id
-from bot.turn.state import MessageBody, TurnPolicy, body_to_json
+from bot.turn.state import Limits, MessageBody, TurnPolicy, body_to_json
 from channels.contract import Channel
 from channels.errors import ChannelError
 from channels.events import Author, Click, Event, Ignored, Message
@@ -61,6 +61,7 @@ class Ingress:
     lifetime_ms: int | None
     keep_ms: int | None = None
     """How long after its end a session's content is kept; None for ever."""
+    message_bytes: int = Limits().message_bytes
     counts: Counter[str] = field(default_factory=Counter)
     """Requests and events by what became of them."""
 
@@ -119,7 +120,7 @@ class Ingress:
             address=message.address,
             turn_policy=TurnPolicy.STEER,
         )
-        encoded = codec.encode(body_to_json(body))
+        encoded = codec.encode(body_to_json(body), limit=self.message_bytes)
         new = NewRun(
             run_id=new_id("ses"),
             name=self.agent_of[channel],

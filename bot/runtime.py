@@ -164,7 +164,7 @@ async def open_runtime(
     channels: list[Channel] = [*bot.channels, *([Console(platform)] if platform is not None else [])]
     bot.check(channels[len(bot.channels) :])
     agents = {agent.name: ready(agent, model=_model(settings, agent.model)) for agent in bot.agents}
-    store = open_store(settings.database_url, keys=keys, clock=clock or DatabaseClock(), options=_store_options(settings))
+    store = open_store(settings.database_url, keys=keys, clock=clock or DatabaseClock(), options=store_options(settings))
     await store.open()
     if platform is not None:
         await _check_console(platform, settings)
@@ -180,6 +180,7 @@ async def open_runtime(
         deployment=settings.deployment,
         lifetime_ms=bot.lifetime_ms,
         keep_ms=bot.retention.keep_ms,
+        message_bytes=bot.limits.message_bytes,
     )
     sessions = Sessions(
         store=store,
@@ -189,6 +190,7 @@ async def open_runtime(
         deployment=settings.deployment,
         lifetime_ms=bot.lifetime_ms,
         keep_ms=bot.retention.keep_ms,
+        message_bytes=bot.limits.message_bytes,
     )
     board = None
     if platform is not None:
@@ -231,7 +233,8 @@ async def _check_console(platform: ConsolePlatform, settings: Settings) -> None:
         ) from error
 
 
-def _store_options(settings: Settings) -> StoreOptions:
+def store_options(settings: Settings) -> StoreOptions:
+    """Say how the environment wants the database to be used."""
     return StoreOptions(namespace=settings.namespace, pool=settings.pool, listen_url=settings.listen_url, pooler=settings.pooler)
 
 

@@ -28,7 +28,7 @@ from bot.session_api import (
     ResponseResult,
     ResponseStatus,
 )
-from bot.turn.state import MessageBody, TurnPolicy, body_to_json
+from bot.turn.state import Limits, MessageBody, TurnPolicy, body_to_json
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
@@ -66,6 +66,7 @@ class Sessions:
     deployment: str
     lifetime_ms: int | None
     keep_ms: int | None = None
+    message_bytes: int = Limits().message_bytes
 
     # ── input ──
 
@@ -330,7 +331,7 @@ class Sessions:
                 submission_id=submission_id,
                 target=target,
                 kind=kind,
-                body=codec.encode(body),
+                body=codec.encode(body, limit=self.message_bytes),
                 principal=caller.id,
                 turn_id=turn_id,
             )

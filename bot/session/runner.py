@@ -223,6 +223,7 @@ class SessionRunner:
             stops=lambda began: self._stops(session, steering=not began),
             patience=self.patience,
             grace=self.grace,
+            most=self.limits.value_bytes,
         )
         hit("model.after_reply")
         if reply.calls:
@@ -233,7 +234,7 @@ class SessionRunner:
         """Keep a paid reply before any tool starts; a reply without calls is kept by the step's own commit."""
         calls = _calls(turn, reply)
         actions: list[JsonValue] = [{"call_id": call.call_id, "tool": call.tool, "input": call.arguments} for call in calls]
-        body = codec.encode({"reply": reply_to_json(reply), "actions": actions})
+        body = codec.encode({"reply": reply_to_json(reply), "actions": actions}, limit=codec.MOST)
         data: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": session.state.sequence}
         event = Draft(type="actions.requested", data=data, refs=(("actions", f"record:{session.step_no}:{REPLY_KEY}#/actions"),))
         input_hash = f"{len(session.history)}"
