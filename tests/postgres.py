@@ -15,9 +15,10 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 import psycopg
 import pytest
@@ -34,9 +35,9 @@ class NotStarted(Exception):
 
 
 class PrivatePostgres:
-    """One server in a folder of its own, reached by a socket in that folder only."""
+    """One server in a folder of its own, reached by a socket in that folder only; `durable`: it syncs, as a real one does."""
 
-    def __init__(self, binaries: Path) -> None:
+    def __init__(self, binaries: Path, *, durable: bool = False, settings: Mapping[str, str] = MappingProxyType({})) -> None:
         self._owner = _unprivileged() if os.geteuid() == 0 else None
         base = tempfile.gettempdir()
         self.folder = Path(tempfile.mkdtemp(prefix="moor-pg-", dir=base if len(base) < SOCKET_PATH_LIMIT else "/tmp"))
@@ -54,10 +55,11 @@ class PrivatePostgres:
                 "--no-sync",
                 *self._data,
             )
-            options = f"-F -h '' -k {self.folder}"  # -F: no fsync; the data is thrown away
-            self._run(
-                self._binaries / "pg_ctl", "start", "--wait", *self._data, f"--log={self.folder / 'log'}", f"--options={options}"
+            # -F: no fsync; the data is thrown away
+            self._options = " ".join(
+                [*([] if durable else ["-F"]), f"-h '' -k {self.folder}", *(f"-c {name}={value}" for name, value in settings.items())]
             )
+            self._start()
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
@@ -65,6 +67,15 @@ class PrivatePostgres:
     @property
     def _data(self) -> tuple[str, ...]:
         return (f"--pgdata={self.folder / 'data'}",)
+
+    def _start(self) -> None:
+        log, options = f"--log={self.folder / 'log'}", f"--options={self._options}"
+        self._run(self._binaries / "pg_ctl", "start", "--wait", *self._data, log, options)
+
+    def restart(self) -> None:
+        """Stop as if the machine's power failed, and start again."""
+        self._run(self._binaries / "pg_ctl", "stop", "--wait", "--mode=immediate", *self._data)
+        self._start()
 
     def url(self, database: str) -> str:
         return URL.create(
