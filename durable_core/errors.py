@@ -8,10 +8,12 @@ DurableError
 ├── Broken                 the database answered wrongly; stop and say so
 │   └── SchemaOutdated     the schema is not the one this code needs
 ├── PromptTaken            a prompt that a commit wanted to settle was settled by another; load and decide anew
+├── AddressTaken           another open run owns an address that a commit wanted
 ├── LeaseLost              another worker owns the run now; stop, nothing was written
 ├── Conflict               the same idempotency key came with another payload
 ├── NotFound               no such run, prompt or submission
 ├── SessionEnded           the run is over; it takes no more input
+├── ContentGone            the run's content was deleted: its retention is over, or it was forgotten
 ├── Stranded               this code can't read what the run recorded
 ├── BadEventId             an event id whose position can't be read
 ├── Unstorable             a value that can't be stored, with its path
@@ -105,6 +107,23 @@ class SessionEnded(DurableError):
 
     def __init__(self, run_id: str) -> None:
         super().__init__(f"{run_id} has ended")
+        self.run_id = run_id
+
+
+class AddressTaken(DurableError):
+    """Another open run owns an address that a commit wanted; nothing was written."""
+
+    def __init__(self, channel: str, address: str) -> None:
+        super().__init__(f"{address!r} of {channel} belongs to another open run")
+        self.channel = channel
+        self.address = address
+
+
+class ContentGone(DurableError):
+    """A run's content was deleted, by its retention or because it had to be forgotten; ids and times are left."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"the content of {run_id} has been deleted")
         self.run_id = run_id
 
 

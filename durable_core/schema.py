@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Connection, Engine
 
-HEAD: Final = "0001_pre_spine"
+HEAD: Final = "0002_pre_core"
 """The revision this code needs."""
 VERSION_TABLE: Final = "moor_alembic"
 

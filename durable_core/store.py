@@ -20,7 +20,8 @@ Claims
   S8   A claim returns unconsumed commands in order, open prompts, and the records of the pending step.
   S9   A run whose owner is dead or whose lease is over can be claimed at once, as `interrupted`; it is charged unless a record
        was made under the lost claim. A release is not charged.
-  S10  Only due, open, readable runs are claimed, the longest due first; one that crashed twice only with `alone`.
+  S10  Only due, open runs that the worker is able to take are claimed, the longest due first; one that crashed twice only with
+       `alone`.
 Commits
   S11  A commit is whole: step, events, outbox, prompts, consumed commands, outcomes, the next state; or nothing at all.
   S12  A completed step never changes.
@@ -44,6 +45,15 @@ Values
   S23  Bodies are sealed with a key of their run, bound to table, row and column; without the key they don't open.
 Time
   S24  Time is the database's, or the clock's override; it never runs backwards within a run.
+Workflows
+  S25  Addresses of a commit belong to its run from then on, or the commit is refused whole with `AddressTaken`.
+  S26  Runs that a commit starts are made with it or not at all; one whose (source, key) is known is not made again.
+  S27  A stranded run is offered to other code only, or to all again by `unstrand`; nothing of it is lost or charged.
+  S28  The first input of a new run with `wake_at` wakes it then and not before.
+Keeping
+  S29  Content goes only when its run has ended, its retention is over, a minute has passed and nothing of it is still to be sent;
+       ids, times and outcomes stay. Reading what is gone raises `ContentGone`.
+  S30  Wrapping keys anew changes nothing else; it may be broken off at any point and begun again.
 """
 
 from __future__ import annotations
@@ -52,6 +62,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from durable_core.model import (
+    SESSIONS,
+    Abilities,
     Admission,
     AnswerReceipt,
     Buried,
@@ -155,11 +167,8 @@ class Store(Protocol):
     async def reap(self, owner: str) -> int:
         """Take back what a dead incarnation holds, and all leases that are over; the number of runs."""
 
-    def is_alive(self, owner: str) -> bool:
-        """Whether an incarnation lives, by what dies with it."""
-
-    async def due(self, owner: str) -> DueWork:
-        """What is due next, and who holds something."""
+    async def due(self, owner: str, abilities: Abilities = SESSIONS) -> DueWork:
+        """What is due next that this worker is able to take, who holds something, and who of those has died."""
 
     async def claim(self, request: ClaimRequest) -> list[Claim]:
         """Take due runs."""
@@ -193,10 +202,26 @@ class Store(Protocol):
         """Append events of the attempt that runs."""
 
     async def commit(self, commit: StepCommit) -> Committed:
-        """Finish a step. Raises `LeaseLost`, or `PromptTaken`: a prompt to settle was settled by another, decide anew."""
+        """Finish a step. Raises `LeaseLost`; `PromptTaken`: a prompt was settled by another, decide anew; `AddressTaken`."""
+
+    async def strand(self, run_id: str, epoch: int, *, reason: str, code: str) -> None:
+        """Give a run back that this code can't go on with. Raises `LeaseLost`."""
+
+    async def unstrand(self, run_id: str) -> bool:
+        """Offer a stranded run to all code again; False when it wasn't stranded."""
 
     async def refresh(self, run_id: str, epoch: int) -> Claim:
         """Read a held claim again: new commands, settled prompts, records. Raises `LeaseLost`."""
+
+    # ── keeping ──
+    async def purge(self, *, limit: int) -> list[str]:
+        """Delete the content of ended runs that has been kept long enough; their ids."""
+
+    async def forget(self, run_id: str) -> bool:
+        """Delete the content of an ended run now; False when it is gone already or the run is open. Raises `NotFound`."""
+
+    async def rewrap(self, *, after: str, limit: int) -> tuple[str | None, int]:
+        """Wrap the keys of the next `limit` runs by the current key: where to go on (None at the end), how many changed."""
 
     # ── interactions ──
     async def take_interactions(self, owner: str, *, limit: int, lease_ms: int) -> list[Interaction]:
@@ -212,8 +237,10 @@ class Store(Protocol):
         """What became of an answer; None while it is pending. Raises `NotFound`."""
 
     # ── outbox ──
-    async def claim_lanes(self, owner: str, *, limit: int, lease_ms: int, items: int = 10) -> list[Lane]:
-        """Take lanes with something due."""
+    async def claim_lanes(
+        self, owner: str, *, limit: int, lease_ms: int, items: int = 10, channels: Sequence[str] | None = None
+    ) -> list[Lane]:
+        """Take lanes with something due; only those of `channels`, None for all."""
 
     async def finish(self, lane: Lane, owner: str, result: Sent | Postponed | Buried) -> None:
         """Say how the head of a lane went. Raises `LeaseLost`."""

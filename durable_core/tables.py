@@ -16,8 +16,10 @@ PREFIX = "moor_"
 VERSION_TABLE = "moor_alembic"
 
 
-def _text(*, primary_key: bool = False, nullable: bool = False) -> Column[str]:
-    return Column(Text, primary_key=primary_key, nullable=nullable)
+def _text(*, primary_key: bool = False, nullable: bool = False, default: str | None = None) -> Column[str]:
+    return Column(
+        Text, primary_key=primary_key, nullable=nullable, server_default=None if default is None else text(f"'{default}'")
+    )
 
 
 def _int(*, primary_key: bool = False, nullable: bool = False, default: str | None = None) -> Column[int]:
@@ -45,6 +47,13 @@ class RunRow(SQLModel, table=True):
             "wake_at",
             sqlite_where=text("wake_at IS NOT NULL AND owner IS NULL"),
             postgresql_where=text("wake_at IS NOT NULL AND owner IS NULL"),
+        ),
+        # purge: ended runs whose content has been kept long enough
+        Index(
+            "moor_run_purge",
+            "purge_at",
+            sqlite_where=text("purge_at IS NOT NULL AND purged_at IS NULL"),
+            postgresql_where=text("purge_at IS NOT NULL AND purged_at IS NULL"),
         ),
         # reap: what an incarnation holds
         Index("moor_run_owner", "owner", sqlite_where=text("owner IS NOT NULL"), postgresql_where=text("owner IS NOT NULL")),
@@ -85,6 +94,14 @@ class RunRow(SQLModel, table=True):
     deadline_at: int | None = Field(sa_column=_int(nullable=True))
     ended_at: int | None = Field(sa_column=_int(nullable=True))
     end_reason: str | None = Field(sa_column=_text(nullable=True))
+    kind: str = Field(sa_column=_text(default="session"))
+    # content is deleted `keep_ms` after the end
+    keep_ms: int | None = Field(sa_column=_int(nullable=True))
+    purge_at: int | None = Field(sa_column=_int(nullable=True))
+    purged_at: int | None = Field(sa_column=_int(nullable=True))
+    # which code could not go on with it, and why
+    stranded: str | None = Field(sa_column=_text(nullable=True))
+    stranded_code: str | None = Field(sa_column=_text(nullable=True))
 
 
 class AddressRow(SQLModel, table=True):
@@ -357,3 +374,5 @@ class WorkerRow(SQLModel, table=True):
     pid: int = Field(sa_column=_int())
     started_at: int = Field(sa_column=_int())
     heartbeat: int = Field(sa_column=_int())
+    code: str = Field(sa_column=_text(default=""))
+    workflows: str = Field(sa_column=_text(default="[]"))

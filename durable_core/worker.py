@@ -16,7 +16,7 @@ from typing import Protocol
 
 from durable_core.errors import LeaseLost, Unavailable
 from durable_core.failpoints import hit
-from durable_core.model import Claim, ClaimRequest, Incarnation, Interaction, Lane
+from durable_core.model import Abilities, Claim, ClaimRequest, Incarnation, Interaction, Lane
 from durable_core.store import Store
 
 log = logging.getLogger("moorings.worker")
@@ -63,12 +63,22 @@ class Worker:
     """One incarnation at work on a store."""
 
     def __init__(
-        self, store: Store, duties: Duties, *, owner: str, deployment: str, options: WorkerOptions | None = None
+        self,
+        store: Store,
+        duties: Duties,
+        *,
+        owner: str,
+        deployment: str,
+        abilities: Abilities | None = None,
+        options: WorkerOptions | None = None,
     ) -> None:
         self._store = store
         self._duties = duties
         self._options = options or WorkerOptions()
-        self.incarnation = Incarnation(owner=owner, deployment=deployment, host=socket.gethostname(), pid=os.getpid())
+        self._abilities = abilities or Abilities()
+        self.incarnation = Incarnation(
+            owner=owner, deployment=deployment, abilities=self._abilities, host=socket.gethostname(), pid=os.getpid()
+        )
         self._wake = asyncio.Event()
         self._held: dict[str, tuple[Held, asyncio.Task[None]]] = {}
         self._lanes: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -85,7 +95,7 @@ class Worker:
         """Enrol, take back what the dead held, begin to claim."""
         await self._store.enrol(self.incarnation)
         self._unwatch = self._store.watch(self._on_change)
-        await self._reap()
+        await self._reap((await self._store.due(self.incarnation.owner, self._abilities)).dead)
         self._loops = [
             asyncio.create_task(self._forever(self._claim_due, "claim"), name="moorings-claim"),
             asyncio.create_task(self._renew_forever(), name="moorings-renew"),
@@ -162,9 +172,9 @@ class Worker:
 
     async def _claim_due(self) -> float:
         """Take what is due and what there is room for; the seconds until something else is due."""
-        due = await self._store.due(self.incarnation.owner)
-        if any(owner != self.incarnation.owner and not self._store.is_alive(owner) for owner in due.owners):
-            await self._reap()
+        due = await self._store.due(self.incarnation.owner, self._abilities)
+        if due.dead:
+            await self._reap(due.dead)
             return 0.0
         took = 0
         if due.run_at is not None and due.run_at <= due.now:
@@ -183,7 +193,9 @@ class Worker:
         room = self._options.concurrency - len(self._held)
         if room <= 0 or self._alone:
             return 0
-        request = ClaimRequest(owner=self.incarnation.owner, lease_ms=int(self._options.lease * 1000), limit=room)
+        request = ClaimRequest(
+            owner=self.incarnation.owner, lease_ms=int(self._options.lease * 1000), limit=room, abilities=self._abilities
+        )
         claims = await self._store.claim(request)
         if not claims and not self._held:
             claims = await self._store.claim(replace(request, limit=1, alone=True))
@@ -244,7 +256,8 @@ class Worker:
         if room <= 0:
             return 0
         owner = self.incarnation.owner
-        lanes = await self._store.claim_lanes(owner, limit=room, lease_ms=int(self._options.lane_lease * 1000))
+        lease_ms = int(self._options.lane_lease * 1000)
+        lanes = await self._store.claim_lanes(owner, limit=room, lease_ms=lease_ms, channels=self._abilities.channels)
         for lane in lanes:
             key = (lane.channel, lane.address)
             task = asyncio.create_task(self._guard(self._send(lane), f"lane {lane.channel}"))
@@ -316,10 +329,8 @@ class Worker:
             elif known[run_id] != held.claim.signals:
                 held.changed.set()
 
-    async def _reap(self) -> None:
+    async def _reap(self, dead: Sequence[str]) -> None:
         """Take back what dead incarnations hold; a lease is not waited for (CORE 22)."""
-        due = await self._store.due(self.incarnation.owner)
-        for owner in due.owners:
-            if owner != self.incarnation.owner and not self._store.is_alive(owner):
-                count = await self._store.reap(owner)
-                log.info("took back %d runs of dead worker %s", count, owner)
+        for owner in dead:
+            count = await self._store.reap(owner)
+            log.info("took back %d runs of dead worker %s", count, owner)

@@ -26,7 +26,7 @@ CREATE TABLE moor_alembic (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT moor_alembic_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "moor_alembic" VALUES('0001_pre_spine');
+INSERT INTO "moor_alembic" VALUES('0002_pre_core');
 CREATE TABLE moor_command (
 	run_id TEXT NOT NULL, 
 	seq BIGINT NOT NULL, 
@@ -168,7 +168,7 @@ CREATE TABLE moor_run (
 	last_at BIGINT NOT NULL, 
 	deadline_at BIGINT, 
 	ended_at BIGINT, 
-	end_reason TEXT, 
+	end_reason TEXT, kind TEXT DEFAULT 'session' NOT NULL, keep_ms BIGINT, purge_at BIGINT, purged_at BIGINT, stranded TEXT, stranded_code TEXT, 
 	PRIMARY KEY (run_id)
 );
 CREATE TABLE moor_step (
@@ -201,7 +201,7 @@ CREATE TABLE moor_worker (
 	host TEXT NOT NULL, 
 	pid BIGINT NOT NULL, 
 	started_at BIGINT NOT NULL, 
-	heartbeat BIGINT NOT NULL, 
+	heartbeat BIGINT NOT NULL, code TEXT DEFAULT '' NOT NULL, workflows TEXT DEFAULT '[]' NOT NULL, 
 	PRIMARY KEY (owner)
 );
 CREATE INDEX moor_run_due ON moor_run (wake_at) WHERE wake_at IS NOT NULL AND owner IS NULL;
@@ -219,3 +219,4 @@ CREATE INDEX moor_lane_owner ON moor_lane (owner) WHERE owner IS NOT NULL;
 CREATE UNIQUE INDEX moor_outbox_delivery ON moor_outbox (delivery_id);
 CREATE INDEX moor_outbox_lane ON moor_outbox (channel, address, lane_seq) WHERE state = 'pending';
 CREATE INDEX moor_outbox_prompt ON moor_outbox (prompt_id) WHERE prompt_id IS NOT NULL;
+CREATE INDEX moor_run_purge ON moor_run (purge_at) WHERE purge_at IS NOT NULL AND purged_at IS NULL;

@@ -14,7 +14,7 @@ from durable_core.model.commits import (
     SubmissionOutcome,
 )
 from durable_core.model.events import Event, EventDraft
-from durable_core.model.outbox import Buried, Lane, OutboxDraft, OutboxItem, Postponed, Sent
+from durable_core.model.outbox import INTERNAL, Buried, Lane, OutboxDraft, OutboxItem, Postponed, Sent
 from durable_core.model.prompts import AnswerReceipt, Interaction, Prompt, PromptAnswer, Verdict
 from durable_core.model.runs import Claim, Command, Record, Run, Signals, Step
 from durable_core.model.statuses import (
@@ -29,15 +29,19 @@ from durable_core.model.statuses import (
     Phase,
     PromptOutcome,
     RecordKind,
+    RunKind,
     RunStatus,
 )
-from durable_core.model.workers import ClaimRequest, DueWork, Incarnation
+from durable_core.model.workers import SESSIONS, Abilities, ClaimRequest, DueWork, Incarnation
 
 __all__ = [
     "ALONE_AFTER_CRASHES",
     "CURRENT_SPEC",
+    "INTERNAL",
     "MAX_CHARGED",
     "MIN_READABLE_SPEC",
+    "SESSIONS",
+    "Abilities",
     "Admission",
     "AnswerPolicy",
     "AnswerReceipt",
@@ -70,6 +74,7 @@ __all__ = [
     "Record",
     "RecordKind",
     "Run",
+    "RunKind",
     "RunStatus",
     "Sent",
     "Signals",

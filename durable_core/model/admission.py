@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from durable_core.model.statuses import CommandKind, Outcome, Phase
+from durable_core.model.statuses import CommandKind, Outcome, Phase, RunKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,11 @@ class NewRun:
     """Encoded settings that stay as they are for the run's life."""
     deployment: str
     lifetime_ms: int | None
+    kind: RunKind = RunKind.SESSION
+    keep_ms: int | None = None
+    """How long content is kept once the run has ended; None keeps it."""
+    wake_at: int | None = None
+    """Not before this time does its first command wake it; None wakes it at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

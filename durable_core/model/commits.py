@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from durable_core.model.admission import Extra
+from durable_core.model.admission import Admission, Extra
 from durable_core.model.events import EventDraft
 from durable_core.model.outbox import OutboxDraft
 from durable_core.model.runs import Command, Signals
@@ -79,6 +79,10 @@ class StepCommit:
     outbox: tuple[OutboxDraft, ...] = ()
     prompts: tuple[PromptDraft, ...] = ()
     settle: tuple[PromptSettlement, ...] = ()
+    addresses: tuple[tuple[str, str], ...] = ()
+    """(channel, address) pairs that the run owns from now on, until it ends."""
+    starts: tuple[Admission, ...] = ()
+    """First inputs of new runs (`ToNew`), made with the commit; one whose (source, key) is known changes nothing."""
     phase: Phase = Phase.RUNNING
     timer_at: int | None = None
     """When a released run wants to be looked at again, besides its deadline."""

@@ -6,6 +6,10 @@ What lives here: lanes, their items, and how a send went. What does not: sending
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+INTERNAL: Final = "run"
+"""The channel of effects on another run; a lane of it is named by that run's id (CORE 4)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from durable_core.model.prompts import Prompt
-from durable_core.model.statuses import CommandKind, Phase, RecordKind, RunStatus
+from durable_core.model.statuses import CommandKind, Phase, RecordKind, RunKind, RunStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +16,7 @@ class Run:
     """A run as a reader sees it."""
 
     run_id: str
+    kind: RunKind
     name: str
     status: RunStatus
     phase: Phase
@@ -32,6 +33,10 @@ class Run:
     deadline_at: int | None
     ended_at: int | None
     end_reason: str | None
+    stranded: str | None
+    """Why the code that had it last can't go on with it; None for a run that goes on."""
+    purged_at: int | None
+    """When its content was deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +94,7 @@ class Claim:
     run_id: str
     epoch: int
     owner: str
+    kind: RunKind
     name: str
     creator: str
     header: bytes

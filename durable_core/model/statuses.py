@@ -23,6 +23,13 @@ ALONE_AFTER_CRASHES = 2
 """A run that crashed its worker this often is claimed alone."""
 
 
+class RunKind(StrEnum):
+    """Who advances a run: a state machine of the layer above, or an author's code by replay."""
+
+    SESSION = "session"
+    WORKFLOW = "workflow"
+
+
 class RunStatus(StrEnum):
     """Whether a run still takes input."""
 
@@ -44,6 +51,7 @@ class CommandKind(StrEnum):
     MESSAGE = "message"
     RESPONSE = "response"
     CANCEL = "cancel"
+    SIGNAL = "signal"
 
 
 class Outcome(StrEnum):

@@ -1,23 +1,43 @@
-"""Workers: what they can read, what they ask for, what is due.
+"""Workers: what they can read and do, what they ask for, what is due.
 
-What lives here: incarnations, claim requests, due work. What does not: the loop (durable_core/worker.py).
+What lives here: abilities, incarnations, claim requests, due work. What does not: the loop (durable_core/worker.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Final
 
 from durable_core.model.statuses import CURRENT_SPEC, MIN_READABLE_SPEC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """What one worker can read and do; it is offered nothing else (CORE 10)."""
+
+    min_readable: int = MIN_READABLE_SPEC
+    current: int = CURRENT_SPEC
+    sessions: bool = True
+    """Whether it takes session runs."""
+    workflows: tuple[str, ...] = ()
+    """Names of the workflows whose runs it takes."""
+    code: str = ""
+    """The fingerprint of its code: a run that this code could not go on with is not offered to it again."""
+    channels: tuple[str, ...] | None = None
+    """Channels whose lanes it sends; None for all."""
+
+
+SESSIONS: Final = Abilities()
+"""All sessions, no workflows: what a worker is able to unless it says otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Incarnation:
-    """One start of one worker process, and what it can read."""
+    """One start of one worker process, and what it can read and do."""
 
     owner: str
     deployment: str
-    min_readable: int = MIN_READABLE_SPEC
-    current: int = CURRENT_SPEC
+    abilities: Abilities = SESSIONS
     host: str = ""
     pid: int = 0
 
@@ -31,8 +51,7 @@ class ClaimRequest:
     limit: int
     alone: bool = False
     """Nothing else runs here: a run that crashed its workers may be taken, by itself."""
-    min_readable: int = MIN_READABLE_SPEC
-    current: int = CURRENT_SPEC
+    abilities: Abilities = SESSIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,5 +62,7 @@ class DueWork:
     lane_at: int | None
     interaction_at: int | None
     now: int
-    owners: tuple[str, ...] = field(default=())
+    owners: tuple[str, ...] = ()
     """Incarnations that are enrolled, or hold runs, lanes or interactions."""
+    dead: tuple[str, ...] = ()
+    """Those of them that are known to have died: what they hold is to be taken back at once (CORE 22)."""

@@ -12,6 +12,7 @@ import orjson
 
 from durable_core.codec import decode, encode
 from durable_core.model import (
+    Abilities,
     AnswerPolicy,
     AnswerStatus,
     Claim,
@@ -25,6 +26,7 @@ from durable_core.model import (
     Record,
     RecordKind,
     Run,
+    RunKind,
     RunStatus,
     Signals,
     Step,
@@ -37,11 +39,11 @@ Columns = Sequence[Any]
 
 RUN: Final = (
     "run_id, name, status, phase, creator, header, turn_id, step_no, attempt, event_index, spec_version, deployment,"
-    " created_at, deadline_at, ended_at, end_reason"
+    " created_at, deadline_at, ended_at, end_reason, kind, stranded, purged_at"
 )
 CLAIM: Final = (
     "run_id, epoch, owner, name, creator, header, spec_version, deployment, step_no, attempt, charged, crashes, last_error,"
-    " retry_at, step_started_at, created_at, deadline_at, phase, turn_id, inbox_seq, cancel_seq, interrupted"
+    " retry_at, step_started_at, created_at, deadline_at, phase, turn_id, inbox_seq, cancel_seq, interrupted, kind"
 )
 COMMAND: Final = "run_id, seq, kind, body, submission_id, principal, at"
 RECORD: Final = "run_id, step_n, key, kind, input_hash, body, attempt, at"
@@ -70,11 +72,12 @@ def run(opener: Opener, row: Columns) -> Run:
     """Read `RUN`."""
     return Run(
         run_id=row[0],
+        kind=RunKind(row[16]),
         name=row[1],
         status=RunStatus(row[2]),
         phase=Phase(row[3]),
         creator=row[4],
-        header=opener.open(row[0], row[5], sealing.run_header()),
+        header=b"" if row[18] is not None else opener.open(row[0], row[5], sealing.run_header()),
         turn_id=row[6],
         step_no=row[7],
         attempt=row[8],
@@ -85,6 +88,8 @@ def run(opener: Opener, row: Columns) -> Run:
         deadline_at=row[13],
         ended_at=row[14],
         end_reason=row[15],
+        stranded=row[17],
+        purged_at=row[18],
     )
 
 
@@ -102,6 +107,7 @@ def claim(
         run_id=row[0],
         epoch=row[1],
         owner=row[2],
+        kind=RunKind(row[22]),
         name=row[3],
         creator=row[4],
         header=opener.open(row[0], row[5], sealing.run_header()),
@@ -225,6 +231,22 @@ def submission(opener: Opener, row: Columns) -> Submission:
         run_phase=Phase(row[12]),
         run_turn_id=row[13],
     )
+
+
+def abilities(able: Abilities) -> dict[str, str | int]:
+    """Write what a worker is able to, as the parameters of a claim."""
+    return {
+        "min_readable": able.min_readable,
+        "current": able.current,
+        "sessions": int(able.sessions),
+        "workflows": names(able.workflows),
+        "code": able.code,
+    }
+
+
+def names(values: Sequence[str]) -> str:
+    """Write names as a JSON array."""
+    return orjson.dumps(list(values)).decode()
 
 
 # ── small encoded values ──

@@ -49,6 +49,25 @@ class Sealing:
         """Tell whether a kept form is of this hash, under any key of the ring: a rotation makes no repeat a conflict."""
         return self._ring.is_digest(kept, digest)
 
+    @property
+    def current_id(self) -> str:
+        """The id of the ring's key that wraps."""
+        return self._ring.current_id
+
+    def rewrapped(self, run_id: str, wrapped: bytes) -> bytes:
+        """Return a run's key wrapped by the ring's current key.
+
+        Raises:
+            KeyMissing, CannotOpen: as `unwrap`.
+        """
+        return self._ring.wrap(self._ring.unwrap(wrapped, _aad(run_id)), _aad(run_id))
+
+    def drop(self, run_ids: set[str]) -> None:
+        """Forget the keys of runs."""
+        with self._lock:
+            for run_id in run_ids:
+                self._cache.pop(run_id, None)
+
     def cached(self, run_id: str) -> SessionKey | None:
         """Return a key that was kept."""
         with self._lock:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from durable_core.model import (
+    SESSIONS,
+    Abilities,
     AnswerPolicy,
     Claim,
     ClaimRequest,
@@ -37,9 +39,17 @@ async def enrol(store: Store, owners: Sequence[str] = WORKERS) -> None:
         await store.enrol(Incarnation(owner=owner, deployment="d1"))
 
 
-async def claims(store: Store, owner: str = "w1", *, limit: int = 10, alone: bool = False, lease_ms: int = LEASE) -> list[Claim]:
+async def claims(
+    store: Store,
+    owner: str = "w1",
+    *,
+    limit: int = 10,
+    alone: bool = False,
+    lease_ms: int = LEASE,
+    abilities: Abilities = SESSIONS,
+) -> list[Claim]:
     """Take all that is due."""
-    return await store.claim(ClaimRequest(owner=owner, lease_ms=lease_ms, limit=limit, alone=alone))
+    return await store.claim(ClaimRequest(owner=owner, lease_ms=lease_ms, limit=limit, alone=alone, abilities=abilities))
 
 
 async def claim_one(store: Store, owner: str = "w1", *, alone: bool = False, lease_ms: int = LEASE) -> Claim:

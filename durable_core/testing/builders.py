@@ -24,6 +24,7 @@ from durable_core.model import (
     PromptDraft,
     PromptOutcome,
     PromptSettlement,
+    RunKind,
     StepCommit,
     StepDraft,
     SubmissionOutcome,
@@ -54,7 +55,16 @@ def body(text: str) -> bytes:
     return encode({"text": text})
 
 
-def new_run(run_id: str | None = None, *, lifetime_ms: int | None = None, name: str = "support", creator: str = ALICE) -> NewRun:
+def new_run(
+    run_id: str | None = None,
+    *,
+    lifetime_ms: int | None = None,
+    name: str = "support",
+    creator: str = ALICE,
+    kind: RunKind = RunKind.SESSION,
+    keep_ms: int | None = None,
+    wake_at: int | None = None,
+) -> NewRun:
     """Return a run to be created."""
     return NewRun(
         run_id=run_id or new_id("ses"),
@@ -63,6 +73,9 @@ def new_run(run_id: str | None = None, *, lifetime_ms: int | None = None, name: 
         header=body("header"),
         deployment="d1",
         lifetime_ms=lifetime_ms,
+        kind=kind,
+        keep_ms=keep_ms,
+        wake_at=wake_at,
     )
 
 
@@ -205,6 +218,8 @@ def step_commit(
     release: bool = False,
     end: str | None = None,
     extra: tuple[Extra, ...] = (),
+    addresses: tuple[tuple[str, str], ...] = (),
+    starts: tuple[Admission, ...] = (),
 ) -> StepCommit:
     """Return the commit of a claim's pending step; by default it consumes all that the claim holds and keeps the lease."""
     taken = consumed if consumed is not None else tuple(c.seq for c in claim.commands) if consume else ()
@@ -227,6 +242,8 @@ def step_commit(
         release=release,
         end=end,
         extra=extra,
+        addresses=addresses,
+        starts=starts,
     )
 
 

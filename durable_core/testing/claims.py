@@ -15,6 +15,7 @@ from durable_core.model import (
     CURRENT_SPEC,
     MAX_CHARGED,
     MIN_READABLE_SPEC,
+    Abilities,
     Claim,
     ClaimRequest,
     Phase,
@@ -291,11 +292,11 @@ class Claims(StoreBench):
     async def test_s10_what_another_version_wrote_is_left_alone(self, store: Store) -> None:
         await store.admit(message())
         request = ClaimRequest(owner="w1", lease_ms=LEASE, limit=10)
-        older = replace(request, current=CURRENT_SPEC - 1, min_readable=MIN_READABLE_SPEC - 1)
-        newer = replace(request, current=CURRENT_SPEC + 1, min_readable=CURRENT_SPEC + 1)
+        older = replace(request, abilities=Abilities(current=CURRENT_SPEC - 1, min_readable=MIN_READABLE_SPEC - 1))
+        newer = replace(request, abilities=Abilities(current=CURRENT_SPEC + 1, min_readable=CURRENT_SPEC + 1))
         assert await store.claim(older) == []
         assert await store.claim(newer) == []
-        assert len(await store.claim(replace(newer, min_readable=CURRENT_SPEC))) == 1
+        assert len(await store.claim(replace(newer, abilities=Abilities(current=CURRENT_SPEC + 1)))) == 1
 
     async def test_s10_an_ended_run_is_never_due(self, store: Store, clock: WindableClock) -> None:
         claim = await start(store, lifetime_ms=MINUTE)

@@ -1,4 +1,4 @@
-"""StoreContract: every promise of `store.Store`, S1 to S24, as one suite to subclass.
+"""StoreContract: every promise of `store.Store`, S1 to S30, as one suite to subclass.
 
 What lives here: the sum of the groups. What does not: any test, each is in the module of its concept.
 """
@@ -10,15 +10,17 @@ from durable_core.testing.claims import Claims
 from durable_core.testing.commits import Commits
 from durable_core.testing.events import Events
 from durable_core.testing.interactions import Interactions
+from durable_core.testing.keeping import Keeping
 from durable_core.testing.outbox import Outbox
 from durable_core.testing.prompts import Prompts
 from durable_core.testing.records import Records
 from durable_core.testing.values import Values
+from durable_core.testing.workflows import Workflows
 
 __all__ = ["StoreContract"]
 
 
-class StoreContract(Admissions, Claims, Commits, Records, Prompts, Interactions, Outbox, Events, Values):
+class StoreContract(Admissions, Claims, Commits, Records, Prompts, Interactions, Outbox, Events, Values, Workflows, Keeping):
     """The promises of a store. Subclass it, implement `make`, and let pytest (asyncio mode "auto") collect the subclass.
 
     class TestMyStore(StoreContract):

@@ -43,6 +43,8 @@ def admit(tx: Tx, admission: Admission) -> Receipt:
         )
     run_id, created = _target(tx, admission)
     seq = _deliver(tx, admission, run_id, created=created)
+    if created and not isinstance(admission.target, ToRun) and admission.target.new is not None:
+        runs.delay(tx, admission.target.new)
     for extra in admission.extra:
         tx.run(extra.sql, extra.parameters)
     return Receipt(submission_id=admission.submission_id, run_id=run_id, seq=seq, created=created)

@@ -28,10 +28,15 @@ from durable_core.stores.sqlite.tx import UNOPENABLE_MS, Row, Tx
 
 log = logging.getLogger("moorings.store")
 
-_DUE: Final = """
+TAKABLE: Final = """
+    wake_at IS NOT NULL AND owner IS NULL AND status = 'open' AND spec_version BETWEEN :min_readable AND :current
+    AND CASE kind WHEN 'session' THEN :sessions ELSE name IN (SELECT value FROM json_each(:workflows)) END
+    AND (stranded_code IS NULL OR stranded_code <> :code)
+"""
+"""What one worker may take, once it is due (CORE 10)."""
+_DUE: Final = f"""
     SELECT run_id, crashes >= :alone_after FROM moor_run
-    WHERE wake_at IS NOT NULL AND owner IS NULL AND wake_at <= :now AND status = 'open'
-      AND spec_version BETWEEN :min_readable AND :current AND (:alone OR crashes < :alone_after)
+    WHERE {TAKABLE} AND wake_at <= :now AND (:alone OR crashes < :alone_after)
     ORDER BY wake_at LIMIT :limit
 """
 _TAKE: Final = f"""
@@ -65,6 +70,15 @@ _CHARGE: Final = f"""
         last_error = :error, retry_at = :timer_at
     WHERE run_id = :run_id
 """
+_STRAND: Final = """
+    UPDATE moor_run SET
+        owner = NULL, lease_until = NULL, wake_at = :now, attempt = attempt - 1, stranded = :reason, stranded_code = :code
+    WHERE run_id = :run_id
+"""
+_UNSTRAND: Final = """
+    UPDATE moor_run SET stranded = NULL, stranded_code = NULL, wake_at = min(coalesce(wake_at, :now), :now)
+    WHERE run_id = :run_id AND stranded IS NOT NULL AND status = 'open'
+"""
 _LEAVE: Final = "UPDATE moor_run SET wake_at = ?, last_error = ? WHERE run_id = ?"
 _COMMANDS: Final = f"""
     SELECT {rows.COMMAND} FROM moor_command WHERE run_id = ? AND taken_step IS NULL AND seq > ? ORDER BY seq
@@ -88,8 +102,7 @@ def claim(tx: Tx, request: ClaimRequest) -> list[Claim]:
         {
             "now": tx.now,
             "limit": request.limit,
-            "min_readable": request.min_readable,
-            "current": request.current,
+            **rows.abilities(request.abilities),
             "alone": request.alone,
             "alone_after": ALONE_AFTER_CRASHES,
         },
@@ -156,6 +169,21 @@ def charge(tx: Tx, run_id: str, epoch: int, *, error: str, retry_at: int, seen: 
     events.append(tx, run_id, drafts)
     tx.run(_CHARGE, {"run_id": run_id, "timer_at": retry_at, "seen": seen, "now": tx.now, "error": error})
     tx.changed.add(run_id)
+
+
+def strand(tx: Tx, run_id: str, epoch: int, *, reason: str, code: str) -> None:
+    """Give a run back that this code can't go on with; other code may take it at once."""
+    fence(tx, run_id, epoch)
+    tx.run(_STRAND, {"run_id": run_id, "reason": reason, "code": code, "now": tx.now})
+    tx.changed.add(run_id)
+
+
+def unstrand(tx: Tx, run_id: str) -> bool:
+    """Offer a stranded run to all again; False when it wasn't."""
+    found = tx.run(_UNSTRAND, {"run_id": run_id, "now": tx.now}) > 0
+    if found:
+        tx.changed.add(run_id)
+    return found
 
 
 def commands_after(tx: Tx, run_id: str, seq: int) -> tuple[Command, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from durable_core.errors import Broken, LeaseLost, NotFound, PromptTaken
+from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, PromptTaken
 from durable_core.model import (
     CURRENT_SPEC,
     Committed,
@@ -21,7 +21,7 @@ from durable_core.model import (
     StepCommit,
 )
 from durable_core.stores import sealing
-from durable_core.stores.sqlite import claims, events, outbox, settling, submissions
+from durable_core.stores.sqlite import admission, claims, events, outbox, settling, submissions
 from durable_core.stores.sqlite.runs import RELEASED_WAKE_AFTER_STEP, Held, fence
 from durable_core.stores.sqlite.tx import Tx
 
@@ -33,7 +33,7 @@ _STEP: Final = """
 _NEXT: Final = """
     step_no = step_no + 1, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL, last_error = NULL,
     cancel_seq = CASE WHEN cancel_seq = :cancelled THEN 0 ELSE cancel_seq END,
-    phase = :phase, turn_id = :turn_id, last_at = :at, spec_version = :spec
+    phase = :phase, turn_id = :turn_id, last_at = :at, spec_version = :spec, stranded = NULL, stranded_code = NULL
 """
 _KEEP: Final = f"UPDATE moor_run SET {_NEXT}, attempt = 1, step_started_at = :at WHERE run_id = :run_id"
 _LET_GO: Final = f"""
@@ -43,6 +43,10 @@ _LET_GO: Final = f"""
 """
 _CONSUME: Final = """
     UPDATE moor_command SET taken_step = ? WHERE run_id = ? AND seq = ? AND taken_step IS NULL RETURNING submission_id
+"""
+_OWN: Final = """
+    INSERT INTO moor_address (channel, address, run_id, claimed_at) VALUES (?, ?, ?, ?)
+    ON CONFLICT (channel, address) DO UPDATE SET claimed_at = claimed_at RETURNING run_id
 """
 _LINK: Final = "UPDATE moor_admission SET turn_id = ? WHERE submission_id = ? AND run_id = ?"
 _PROMPT: Final = """
@@ -62,11 +66,13 @@ def commit(tx: Tx, commit: StepCommit) -> Committed:
     Raises:
         LeaseLost: another worker has the run, or another step is next.
         PromptTaken: somebody answered a prompt that this step wanted to settle.
+        AddressTaken: another open run owns an address that this step wanted.
     """
     held = fence(tx, commit.run_id, commit.epoch)
     if held.step_no != commit.step_n:
         raise LeaseLost(commit.run_id, commit.epoch)
     at = held.at(tx.now)
+    _own(tx, commit, at)
     _settle_prompts(tx, commit, at)
     _write_step(tx, commit, held, at)
     _consume(tx, commit)
@@ -75,6 +81,8 @@ def commit(tx: Tx, commit: StepCommit) -> Committed:
     for prompt in commit.prompts:
         _open_prompt(tx, commit, prompt, created_seq=held.inbox_seq, at=at)
     outbox.put(tx, commit.run_id, commit.outbox, at)
+    for start in commit.starts:
+        admission.admit(tx, start)
     for extra in commit.extra:
         tx.run(extra.sql, extra.parameters)
     cancel_seq = _next(tx, commit, held, at)
@@ -143,6 +151,13 @@ def end(tx: Tx, run_id: str, *, reason: str, drafts: Sequence[EventDraft], extra
         tx.run(statement.sql, statement.parameters)
     settling.end_run(tx, run_id, reason=reason, at=max(row[1], tx.now))
     return True
+
+
+def _own(tx: Tx, commit: StepCommit, at: int) -> None:
+    for channel, address in commit.addresses:
+        row = tx.one(_OWN, (channel, address, commit.run_id, at))
+        if row is None or row[0] != commit.run_id:
+            raise AddressTaken(channel, address)
 
 
 def _settle_prompts(tx: Tx, commit: StepCommit, at: int) -> None:

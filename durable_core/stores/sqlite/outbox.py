@@ -13,6 +13,7 @@ from durable_core.errors import Broken, DurableError, LeaseLost
 from durable_core.ids import new_id
 from durable_core.model import Buried, Lane, OutboxDraft, OutboxItem, Postponed, Sent
 from durable_core.stores import sealing
+from durable_core.stores.rows import names
 from durable_core.stores.sqlite.tx import UNOPENABLE_MS, Row, Tx
 
 log = logging.getLogger("moorings.store")
@@ -33,8 +34,11 @@ _POSTED: Final = """
 """
 # RELEASE gives a lane back: due again as long as it has pending rows, by its counters (CORE 1).
 _RELEASE: Final = "owner = NULL, lease_until = NULL, due_at = CASE WHEN done_seq < seq THEN max(due_at, :now) END"
-_DUE: Final = """
-    SELECT channel, address FROM moor_lane WHERE due_at IS NOT NULL AND due_at <= ? AND owner IS NULL ORDER BY due_at LIMIT ?
+OF_CHANNELS: Final = "(:channels IS NULL OR channel IN (SELECT value FROM json_each(:channels)))"
+"""Only lanes that a worker sends."""
+_DUE: Final = f"""
+    SELECT channel, address FROM moor_lane
+    WHERE due_at IS NOT NULL AND due_at <= :now AND owner IS NULL AND {OF_CHANNELS} ORDER BY due_at LIMIT :limit
 """
 _TAKE: Final = """
     UPDATE moor_lane SET owner = ?, lease_until = ?, epoch = epoch + 1 WHERE channel = ? AND address = ? RETURNING epoch
@@ -100,11 +104,18 @@ def edit_copies(tx: Tx, run_id: str, prompt_id: str, at: int) -> None:
     put(tx, run_id, drafts, at)
 
 
-def claim_lanes(tx: Tx, owner: str, *, limit: int, lease_ms: int, items: int) -> list[Lane]:
+def of_channels(channels: Sequence[str] | None) -> dict[str, str | None]:
+    """Write the channels that a worker sends, as the parameter of `OF_CHANNELS`."""
+    return {"channels": None if channels is None else names(channels)}
+
+
+def claim_lanes(
+    tx: Tx, owner: str, *, limit: int, lease_ms: int, items: int, channels: Sequence[str] | None = None
+) -> list[Lane]:
     """Take lanes that are due, the longest due first; those whose sender's lease is over are due too."""
     take_back_expired(tx)
     lanes = []
-    for channel, address in tx.all(_DUE, (tx.now, limit)):
+    for channel, address in tx.all(_DUE, {"now": tx.now, "limit": limit, **of_channels(channels)}):
         got = tx.apart(lambda at=(channel, address): _take(tx, owner, at, lease_ms=lease_ms, items=items))  # type: ignore[misc]
         if isinstance(got, DurableError):
             log.error("the lane %s %s can't be read, and is left alone for a while: %s", channel, address, got)

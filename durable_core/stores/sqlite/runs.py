@@ -42,9 +42,9 @@ _PUT_COMMAND: Final = """
 """
 _CREATE: Final = """
     INSERT INTO moor_run (run_id, name, status, phase, creator, session_key, header, spec_version, deployment,
-                          wake_at, created_at, last_at, deadline_at)
+                          wake_at, created_at, last_at, deadline_at, kind, keep_ms)
     VALUES (:run_id, :name, :status, :phase, :creator, :session_key, :header, :spec, :deployment,
-            :deadline_at, :now, :now, :deadline_at)
+            :deadline_at, :now, :now, :deadline_at, :kind, :keep_ms)
 """
 
 
@@ -118,9 +118,17 @@ def create(tx: Tx, new: NewRun) -> None:
             "deployment": new.deployment,
             "now": tx.now,
             "deadline_at": None if new.lifetime_ms is None else tx.now + new.lifetime_ms,
+            "kind": new.kind.value,
+            "keep_ms": new.keep_ms,
         },
     )
     tx.changed.add(new.run_id)
+
+
+def delay(tx: Tx, new: NewRun) -> None:
+    """Let a new run's first command wake it later, where it says so."""
+    if new.wake_at is not None:
+        tx.run("UPDATE moor_run SET wake_at = max(wake_at, ?) WHERE run_id = ?", (new.wake_at, new.run_id))
 
 
 def check_keys(tx: Tx) -> None:
@@ -129,7 +137,7 @@ def check_keys(tx: Tx) -> None:
     Raises:
         KeyMissing, BadKeyRing: it doesn't open.
     """
-    row = tx.one("SELECT run_id FROM moor_run ORDER BY created_at DESC LIMIT 1")
+    row = tx.one("SELECT run_id FROM moor_run WHERE purged_at IS NULL ORDER BY created_at DESC LIMIT 1")
     if row is None:
         return
     try:

@@ -23,7 +23,8 @@ _OPEN: Final = "SELECT prompt_id FROM moor_prompt WHERE run_id = ? AND outcome I
 _END: Final = """
     UPDATE moor_run SET
         status = :status, phase = :phase, turn_id = NULL, ended_at = :at, end_reason = :reason, last_at = :at,
-        owner = NULL, lease_until = NULL, epoch = epoch + 1, wake_at = NULL, retry_at = NULL, cancel_seq = 0
+        owner = NULL, lease_until = NULL, epoch = epoch + 1, wake_at = NULL, retry_at = NULL, cancel_seq = 0,
+        stranded = NULL, stranded_code = NULL, purge_at = :at + keep_ms
     WHERE run_id = :run_id
 """
 _REFUSE: Final = """

@@ -9,6 +9,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -17,6 +18,8 @@ from durable_core.crypto import KeyRing
 from durable_core.errors import Broken, SchemaOutdated, Unavailable
 from durable_core.lifeline import Lifeline
 from durable_core.model import (
+    SESSIONS,
+    Abilities,
     Admission,
     AnswerReceipt,
     Buried,
@@ -48,7 +51,7 @@ from durable_core.schema import HEAD, found_version, memory_script
 from durable_core.store import Listener, Store
 from durable_core.stores.sealing import Sealing
 from durable_core.stores.sqlite import admission as admissions
-from durable_core.stores.sqlite import claims, commits, outbox, prompts, reads, runs, workers
+from durable_core.stores.sqlite import claims, commits, outbox, prompts, reads, retention, runs, workers
 from durable_core.stores.sqlite.connect import MEMORY, connect
 from durable_core.stores.sqlite.glance import Glance
 from durable_core.stores.sqlite.reader import Reader
@@ -181,10 +184,13 @@ class SqliteStore(Store):
         return await self._writer.run(lambda tx: workers.reap(tx, owner, alive=alive), soft=True)
 
     def is_alive(self, owner: str) -> bool:
+        """Whether an incarnation lives, by what dies with it."""
         return self._lifeline is not None and self._lifeline.is_alive(owner)
 
-    async def due(self, owner: str) -> DueWork:
-        return await self._glimpse(lambda tx: workers.due(tx, owner))
+    async def due(self, owner: str, abilities: Abilities = SESSIONS) -> DueWork:
+        found = await self._glimpse(lambda tx: workers.due(tx, abilities))
+        dead = tuple(other for other in found.owners if other != owner and not self.is_alive(other))
+        return replace(found, dead=dead) if dead else found
 
     async def claim(self, request: ClaimRequest) -> list[Claim]:
         return await self._writer.run(lambda tx: claims.claim(tx, request), soft=True)
@@ -230,6 +236,23 @@ class SqliteStore(Store):
     async def refresh(self, run_id: str, epoch: int) -> Claim:
         return await self._read(lambda tx: claims.refresh(tx, run_id, epoch))
 
+    async def strand(self, run_id: str, epoch: int, *, reason: str, code: str) -> None:
+        await self._writer.run(lambda tx: claims.strand(tx, run_id, epoch, reason=reason, code=code))
+
+    async def unstrand(self, run_id: str) -> bool:
+        return await self._writer.run(lambda tx: claims.unstrand(tx, run_id))
+
+    # ── keeping ──
+
+    async def purge(self, *, limit: int) -> list[str]:
+        return await self._writer.run(lambda tx: retention.purge(tx, limit=limit))
+
+    async def forget(self, run_id: str) -> bool:
+        return await self._writer.run(lambda tx: retention.forget(tx, run_id))
+
+    async def rewrap(self, *, after: str, limit: int) -> tuple[str | None, int]:
+        return await self._writer.run(lambda tx: retention.rewrap(tx, after=after, limit=limit))
+
     # ── interactions ──
 
     async def take_interactions(self, owner: str, *, limit: int, lease_ms: int) -> list[Interaction]:
@@ -249,9 +272,11 @@ class SqliteStore(Store):
 
     # ── outbox ──
 
-    async def claim_lanes(self, owner: str, *, limit: int, lease_ms: int, items: int = 10) -> list[Lane]:
+    async def claim_lanes(
+        self, owner: str, *, limit: int, lease_ms: int, items: int = 10, channels: Sequence[str] | None = None
+    ) -> list[Lane]:
         def work(tx: Tx) -> list[Lane]:
-            return outbox.claim_lanes(tx, owner, limit=limit, lease_ms=lease_ms, items=items)
+            return outbox.claim_lanes(tx, owner, limit=limit, lease_ms=lease_ms, items=items, channels=channels)
 
         return await self._writer.run(work, soft=True)
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from durable_core.clock import SQLITE_NOW, Clock
 from durable_core.crypto import SessionKey
-from durable_core.errors import Broken, CannotOpen, DurableError, KeyMissing
+from durable_core.errors import Broken, CannotOpen, ContentGone, DurableError, KeyMissing
 from durable_core.stores.sealing import Place, Sealing
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ _NOW: Final = f"SELECT {SQLITE_NOW}"
 class Tx:
     """One operation's view of a transaction; lives as long as the operation."""
 
-    __slots__ = ("_clock", "_now", "_sealing", "changed", "connection", "fresh")
+    __slots__ = ("_clock", "_now", "_sealing", "changed", "connection", "forgotten", "fresh")
 
     def __init__(self, connection: sqlite3.Connection, *, clock: Clock, sealing: Sealing, fresh: dict[str, SessionKey]) -> None:
         self.connection = connection
@@ -38,6 +38,8 @@ class Tx:
         """Keys of runs made in this transaction: known to others only once it is committed."""
         self.changed: set[str] = set()
         """Runs whose readers or workers have something new."""
+        self.forgotten: set[str] = set()
+        """Runs whose key was dropped: no copy of it may stay in this process."""
 
     @property
     def now(self) -> int:
@@ -69,7 +71,7 @@ class Tx:
         self.connection.execute("SAVEPOINT part")
         try:
             result: T | DurableError = work()
-        except (KeyMissing, CannotOpen, Broken) as error:
+        except (KeyMissing, CannotOpen, ContentGone, Broken) as error:
             self.connection.execute("ROLLBACK TO part")
             result = error
         self.connection.execute("RELEASE part")
@@ -84,14 +86,29 @@ class Tx:
         return wrapped
 
     def key(self, run_id: str) -> SessionKey:
-        """Return the key of a run."""
+        """Return the key of a run.
+
+        Raises:
+            ContentGone: the key was dropped.
+        """
         key = self.fresh.get(run_id) or self._sealing.cached(run_id)
         if key is None:
             row = self.one("SELECT session_key FROM moor_run WHERE run_id = ?", (run_id,))
             if row is None:
                 raise Broken(f"{run_id} has rows but no run")
+            if not row[0]:
+                raise ContentGone(run_id)
             key = self._sealing.unwrap(run_id, row[0])
         return key
+
+    @property
+    def current_key_id(self) -> str:
+        """The id of the key that wraps runs' keys now."""
+        return self._sealing.current_id
+
+    def rewrapped(self, run_id: str, wrapped: bytes) -> bytes:
+        """Return a run's key wrapped by the current key of the ring."""
+        return self._sealing.rewrapped(run_id, wrapped)
 
     def digest(self, digest: bytes) -> bytes:
         """Return the keyed form of a payload's hash."""

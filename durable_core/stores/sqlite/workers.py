@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from durable_core.model import CURRENT_SPEC, MIN_READABLE_SPEC, DueWork, Incarnation
+from durable_core.model import Abilities, DueWork, Incarnation
+from durable_core.stores import rows
 from durable_core.stores.sqlite import claims, outbox
-from durable_core.stores.sqlite.tx import Tx
+from durable_core.stores.sqlite.tx import Parameters, Tx
 
 _ENROL: Final = """
-    INSERT INTO moor_worker (owner, deployment, min_readable, current, host, pid, started_at, heartbeat)
-    VALUES (:owner, :deployment, :min_readable, :current, :host, :pid, :now, :now)
+    INSERT INTO moor_worker
+        (owner, deployment, min_readable, current, host, pid, started_at, heartbeat, code, workflows)
+    VALUES (:owner, :deployment, :min_readable, :current, :host, :pid, :now, :now, :code, :workflows)
     ON CONFLICT (owner) DO UPDATE SET
-        deployment = :deployment, min_readable = :min_readable, current = :current, host = :host, pid = :pid, heartbeat = :now
+        deployment = :deployment, min_readable = :min_readable, current = :current, host = :host, pid = :pid, heartbeat = :now,
+        code = :code, workflows = :workflows
 """
 # A drain: nothing is charged, the epoch ends what might still be on its way.
 _LET_GO: Final = """
@@ -26,12 +29,10 @@ _INTERACTIONS: Final = """
     UPDATE moor_interaction SET owner = NULL, epoch = epoch + 1, due_at = :now WHERE status IS NULL AND owner = :owner
     RETURNING run_id
 """
-_RUN_AT: Final = """
-    SELECT wake_at FROM moor_run
-    WHERE wake_at IS NOT NULL AND owner IS NULL AND status = 'open' AND spec_version BETWEEN ? AND ?
-    ORDER BY wake_at LIMIT 1
+_RUN_AT: Final = f"SELECT wake_at FROM moor_run WHERE {claims.TAKABLE} ORDER BY wake_at LIMIT 1"
+_LANE_AT: Final = f"""
+    SELECT due_at FROM moor_lane WHERE due_at IS NOT NULL AND owner IS NULL AND {outbox.OF_CHANNELS} ORDER BY due_at LIMIT 1
 """
-_LANE_AT: Final = "SELECT due_at FROM moor_lane WHERE due_at IS NOT NULL AND owner IS NULL ORDER BY due_at LIMIT 1"
 _INTERACTION_AT: Final = "SELECT due_at FROM moor_interaction WHERE status IS NULL ORDER BY due_at LIMIT 1"
 _OWNERS: Final = """
     SELECT owner FROM moor_run WHERE owner IS NOT NULL
@@ -48,8 +49,7 @@ def enrol(tx: Tx, incarnation: Incarnation) -> None:
         {
             "owner": incarnation.owner,
             "deployment": incarnation.deployment,
-            "min_readable": incarnation.min_readable,
-            "current": incarnation.current,
+            **rows.abilities(incarnation.abilities),
             "host": incarnation.host,
             "pid": incarnation.pid,
             "now": tx.now,
@@ -73,12 +73,11 @@ def reap(tx: Tx, owner: str, *, alive: bool) -> int:
     return lost
 
 
-def due(tx: Tx, owner: str) -> DueWork:
-    """Return when something is due next. Runs that this worker can't read don't count."""
-    readable = tx.one("SELECT min_readable, current FROM moor_worker WHERE owner = ?", (owner,))
+def due(tx: Tx, abilities: Abilities) -> DueWork:
+    """Return when something is due next that this worker may take."""
     return DueWork(
-        run_at=_first(tx, _RUN_AT, readable or (MIN_READABLE_SPEC, CURRENT_SPEC)),
-        lane_at=_first(tx, _LANE_AT),
+        run_at=_first(tx, _RUN_AT, rows.abilities(abilities)),
+        lane_at=_first(tx, _LANE_AT, outbox.of_channels(abilities.channels)),
         interaction_at=_first(tx, _INTERACTION_AT),
         now=tx.now,
         owners=tuple(row[0] for row in tx.all(_OWNERS)),
@@ -91,6 +90,6 @@ def _give_back(tx: Tx, owner: str) -> None:
     tx.run("DELETE FROM moor_worker WHERE owner = ?", (owner,))
 
 
-def _first(tx: Tx, sql: str, parameters: tuple[int, ...] = ()) -> int | None:
+def _first(tx: Tx, sql: str, parameters: Parameters = ()) -> int | None:
     row = tx.one(sql, parameters)
     return None if row is None else int(row[0])

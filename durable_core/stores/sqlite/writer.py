@@ -70,12 +70,14 @@ class Writer(SqlThread):
             _fail(members, sorted_error(error))
             return frozenset()
         changed: set[str] = set()
+        forgotten: set[str] = set()
         done: list[Op[Any]] = []
         for op in members:
             tx = Tx(connection, clock=self._clock, sealing=self._sealing, fresh=fresh)
             if self._run_member(op, tx, alone=len(members) == 1):
                 done.append(op)
                 changed |= tx.changed
+                forgotten |= tx.forgotten
             if not connection.in_transaction:
                 # SQLite rolls all back by itself when the disk is full or fails; nothing of this batch is stored.
                 _fail(members, op.error or Unavailable("the transaction was rolled back"))
@@ -83,7 +85,9 @@ class Writer(SqlThread):
         if not done:
             _roll_back(connection)
             return frozenset()
-        return self._commit(connection, done, changed, fresh)
+        committed = self._commit(connection, done, changed, fresh)
+        self._sealing.drop(forgotten)
+        return committed
 
     def _sync(self, connection: sqlite3.Connection, wanted: bool) -> None:  # noqa: FBT001 - the one thing it sets
         """Say whether the next commit waits for the disk. The next one that does takes along what came before it."""

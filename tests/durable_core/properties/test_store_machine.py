@@ -86,8 +86,10 @@ class Gullible(SqliteStore):
 class Jumpy(SqliteStore):
     """Send the second item of a lane first."""
 
-    async def claim_lanes(self, owner: str, *, limit: int, lease_ms: int, items: int = 10) -> list[Lane]:
-        lanes = await super().claim_lanes(owner, limit=limit, lease_ms=lease_ms, items=items)
+    async def claim_lanes(
+        self, owner: str, *, limit: int, lease_ms: int, items: int = 10, channels: Sequence[str] | None = None
+    ) -> list[Lane]:
+        lanes = await super().claim_lanes(owner, limit=limit, lease_ms=lease_ms, items=items, channels=channels)
         return [replace(lane, items=lane.items[::-1]) for lane in lanes]
 
 

@@ -10,10 +10,10 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from tests.benchmarks.http import Http, connected
-from tests.benchmarks.processes import ROOT, Server, cpu, launched, prepare, ready, serving
-from tests.benchmarks.tables import Row, median, percentile
-from tests.benchmarks.turns import SESSIONS, approve, create, some_turns, turn
+from tests.bench.http import Http, connected
+from tests.bench.processes import ROOT, Server, cpu, launched, prepare, ready, serving
+from tests.bench.tables import Row, median, percentile
+from tests.bench.turns import SESSIONS, approve, create, some_turns, turn
 
 ROUNDS = 300
 

@@ -11,10 +11,10 @@ import signal
 import time
 from pathlib import Path
 
-from tests.benchmarks.http import connected
-from tests.benchmarks.processes import Server, demonstrating, launched, prepare, ready, rss, serving
-from tests.benchmarks.tables import Row, median
-from tests.benchmarks.turns import create
+from tests.bench.http import connected
+from tests.bench.processes import Server, demonstrating, launched, prepare, ready, rss, serving
+from tests.bench.tables import Row, median
+from tests.bench.turns import create
 
 ROUNDS = 5
 

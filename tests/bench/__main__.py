@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from tests.benchmarks import parked, restarts, slack, storage, turns, versus
-from tests.benchmarks.tables import Row, markdown
+from tests.bench import parked, restarts, slack, storage, turns, versus
+from tests.bench.tables import Row, markdown
 
 LIMIT_SECONDS = 300.0
 """Longest time one benchmark may take."""

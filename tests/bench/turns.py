@@ -11,9 +11,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.http import Http, connected
-from tests.benchmarks.processes import Server, cpu, prepare, serving
-from tests.benchmarks.tables import Row, median, spread
+from tests.bench.http import Http, connected
+from tests.bench.processes import Server, cpu, prepare, serving
+from tests.bench.tables import Row, median, spread
 
 SESSIONS = 32
 MESSAGE = "Where is my parcel? It was sent last Tuesday."

@@ -15,11 +15,11 @@ from bot.runtime import open_runtime
 from bot.settings import Settings
 from channels.events import Standing
 from durable_core.worker import WorkerOptions
-from tests.benchmarks.bots import bot
-from tests.benchmarks.http import connected
-from tests.benchmarks.processes import cpu, environment, launched, prepare, ready, rss, serving
-from tests.benchmarks.tables import Row, median, spread
-from tests.benchmarks.turns import approve
+from tests.bench.bots import bot
+from tests.bench.http import connected
+from tests.bench.processes import cpu, environment, launched, prepare, ready, rss, serving
+from tests.bench.tables import Row, median, spread
+from tests.bench.turns import approve
 
 COUNT = int(os.environ.get("BENCH_PARKED", "10000"))
 ROUNDS = 5

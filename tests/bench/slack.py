@@ -12,8 +12,8 @@ from pathlib import Path
 
 from bot.testing.slack.fake import FakeSlack, Said
 from channels.slack.channel import API_URL, SECRET, TOKEN
-from tests.benchmarks.processes import Server, prepare, serving
-from tests.benchmarks.tables import Row, spread
+from tests.bench.processes import Server, prepare, serving
+from tests.bench.tables import Row, spread
 
 CHANNELS = 9
 """Posting is limited to four at once in each, looking channels up to ten at once: all clicks together stay below that."""

@@ -20,10 +20,10 @@ from types import MappingProxyType
 
 from durable_core import schema
 from durable_core.crypto import new_key_entry
-from tests.benchmarks.http import connected
+from tests.bench.http import connected
 
 ROOT = Path(__file__).resolve().parents[2]
-APP = "tests.benchmarks.bots:bot"
+APP = "tests.bench.bots:bot"
 _TICKS = os.sysconf("SC_CLK_TCK")
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)(\S*)")
 

@@ -33,10 +33,10 @@ from durable_core.model import (
 from durable_core.schema import upgrade
 from durable_core.store import Store
 from durable_core.stores.open import open_store
-from tests.benchmarks.http import connected
-from tests.benchmarks.processes import prepare, serving, written
-from tests.benchmarks.tables import Row, median, spread
-from tests.benchmarks.turns import create, turn
+from tests.bench.http import connected
+from tests.bench.processes import prepare, serving, written
+from tests.bench.tables import Row, median, spread
+from tests.bench.turns import create, turn
 
 BODY = b"\x01" + b'{"text":"' + b"Where is my parcel? It was sent last Tuesday. " * 4 + b'"}'
 SECONDS = 1.5

@@ -1,0 +1,110 @@
+"""S25–S28: what a store promises to workflows: addresses and runs that a commit makes, stranding, starting later.
+
+What lives here: the promises that only code run by replay needs. What does not: replay itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from durable_core.errors import AddressTaken, LeaseLost, NotFound
+from durable_core.model import Abilities, RunKind, RunStatus, ToNew
+from durable_core.store import Store
+from durable_core.testing.acts import asleep, claim_one, claims, parked, start
+from durable_core.testing.bench import StoreBench, WindableClock
+from durable_core.testing.builders import MINUTE, cancel, event, message, ms, new_run, step_commit, to_address
+
+ORDERS = Abilities(sessions=False, workflows=("order",), code="c1")
+HOOK = ("hook", "payment:1")
+
+
+class Workflows(StoreBench):
+    """What only workflows need."""
+
+    async def test_s10_a_worker_is_offered_what_it_is_able_to_take(self, store: Store) -> None:
+        await store.admit(message(to_address("session")))
+        order = await store.admit(message(ToNew(new=new_run(kind=RunKind.WORKFLOW, name="order"))))
+        other = replace(ORDERS, workflows=("other", "orders"))
+        assert await claims(store, abilities=other) == []
+        assert (await store.due("w1", other)).run_at is None
+        (taken,) = await claims(store, abilities=ORDERS)
+        assert (taken.run_id, taken.kind) == (order.run_id, RunKind.WORKFLOW)
+        assert (await store.run(order.run_id)).kind is RunKind.WORKFLOW
+        (session,) = await claims(store)
+        assert session.kind is RunKind.SESSION
+
+    async def test_s25_an_address_belongs_to_the_run_that_committed_it(self, store: Store) -> None:
+        owner, rival = await start(store, address="a"), await start(store, address="b")
+        await store.commit(step_commit(owner, addresses=(HOOK,)))
+        found = await store.run_at(*HOOK)
+        assert found is not None
+        assert found.run_id == owner.run_id
+        with pytest.raises(AddressTaken) as refused:
+            await store.commit(step_commit(rival, addresses=(("hook", "free"), HOOK), events=(event("lost"),)))
+        assert (refused.value.channel, refused.value.address) == HOOK
+        assert await store.run_at("hook", "free") is None
+        assert (await store.run(rival.run_id)).step_no == rival.step_no
+        again = await store.refresh(owner.run_id, owner.epoch)
+        await store.commit(step_commit(again, addresses=(HOOK,), end="done"))
+        assert await store.run_at(*HOOK) is None
+        await store.commit(step_commit(rival, addresses=(HOOK,)))
+
+    async def test_s26_a_commit_makes_runs_with_it_and_once(self, store: Store) -> None:
+        parent = await start(store)
+        child = message(ToNew(new=new_run(kind=RunKind.WORKFLOW, name="order")), source="child", key="p:1")
+        with pytest.raises(LeaseLost):
+            await store.commit(step_commit(replace(parent, epoch=parent.epoch - 1), starts=(child,)))
+        assert await claims(store, abilities=ORDERS) == []
+        await store.commit(step_commit(parent, starts=(child,)))
+        (claim,) = await claims(store, abilities=ORDERS)
+        assert isinstance(child.target, ToNew)
+        assert claim.run_id == child.target.new.run_id
+        assert [c.submission_id for c in claim.commands] == [child.submission_id]
+        again = await store.refresh(parent.run_id, parent.epoch)
+        twin = replace(child, target=ToNew(new=new_run(kind=RunKind.WORKFLOW, name="order")), submission_id="sub_twin")
+        await store.commit(step_commit(again, starts=(twin,)))
+        assert await claims(store, abilities=ORDERS) == []
+        with pytest.raises(NotFound):
+            await store.submission("sub_twin")
+
+    async def test_s27_a_stranded_run_waits_for_other_code(self, store: Store) -> None:
+        receipt = await store.admit(message(ToNew(new=new_run(kind=RunKind.WORKFLOW, name="order"))))
+        (claim,) = await claims(store, abilities=ORDERS)
+        await store.strand(claim.run_id, claim.epoch, reason="step a is gone", code="c1")
+        with pytest.raises(LeaseLost):
+            await store.commit(step_commit(claim))
+        run = await store.run(receipt.run_id)
+        assert (run.stranded, run.status) == ("step a is gone", RunStatus.OPEN)
+        assert await claims(store, abilities=ORDERS) == []
+        assert (await store.due("w1", ORDERS)).run_at is None
+        (other,) = await claims(store, abilities=replace(ORDERS, code="c2"))
+        assert (other.charged, [c.submission_id for c in other.commands]) == (0, [receipt.submission_id])
+        await store.commit(step_commit(other))
+        assert (await store.run(receipt.run_id)).stranded is None
+        await store.strand(other.run_id, other.epoch, reason="step b is gone", code="c2")
+        assert await store.unstrand(other.run_id)
+        assert not await store.unstrand(other.run_id)
+        (again,) = await claims(store, abilities=replace(ORDERS, code="c2"))
+        assert again.run_id == other.run_id
+
+    async def test_s28_a_delayed_run_wakes_when_it_is_to(self, store: Store, clock: WindableClock) -> None:
+        later = clock.now_ms + MINUTE
+        receipt = await store.admit(message(to_address(new=new_run(wake_at=later))))
+        assert await asleep(store)
+        assert (await store.due("w1")).run_at == later
+        clock.advance(ms(MINUTE - 1))
+        assert await asleep(store)
+        clock.advance(ms(1))
+        assert (await claim_one(store)).run_id == receipt.run_id
+
+    async def test_s28_what_comes_later_wakes_it_at_once(self, store: Store, clock: WindableClock) -> None:
+        receipt = await store.admit(message(to_address(new=new_run(wake_at=clock.now_ms + MINUTE))))
+        await store.admit(cancel(receipt.run_id))
+        assert (await claim_one(store)).run_id == receipt.run_id
+
+    async def test_s28_a_run_that_is_there_is_not_delayed(self, store: Store, clock: WindableClock) -> None:
+        run_id = await parked(store)
+        await store.admit(message(to_address(new=new_run(wake_at=clock.now_ms + MINUTE))))
+        assert (await claim_one(store)).run_id == run_id

@@ -1,4 +1,0 @@
-"""Benchmarks: `python -m tests.benchmarks [name…]` prints a Markdown table. Nothing is asserted on time, pytest collects none.
-
-What lives here: one file a subject, each a coroutine that returns rows. What does not: limits; read ratios of adjacent runs.
-"""
