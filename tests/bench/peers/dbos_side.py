@@ -31,11 +31,13 @@ STEPS = 10
 _stamps: dict[str, int] = {}
 _arrived: set[str] = set()
 _finished: dict[str, int] = {}
+_executed: list[int] = []
 _client: Any = None
 
 
 @DBOS.step()
 async def think(n: int) -> dict[str, object]:
+    _executed.append(n)
     return TEXTS[n % len(TEXTS)]
 
 
@@ -44,6 +46,7 @@ async def gate(key: str, n: int) -> dict[str, object]:
     if CLOSED:
         _arrived.add(key)
         await asyncio.Event().wait()
+    _executed.append(n)
     return TEXTS[n % len(TEXTS)]
 
 
@@ -62,11 +65,11 @@ async def parked() -> str:
 
 
 @DBOS.workflow()
-async def flying(key: str) -> str:
+async def flying() -> int:
     for n in range(STEPS):
-        await (gate(key, n) if n == STEPS // 2 else think(n))
-    _finished[key] = time.monotonic_ns()
-    return key
+        await (gate(DBOS.workflow_id, n) if n == STEPS // 2 else think(n))
+    _finished[DBOS.workflow_id] = time.monotonic_ns()
+    return STEPS
 
 
 @DBOS.workflow()
@@ -125,26 +128,24 @@ async def stamps(ids: list[str], wait: float) -> Mapping[str, Any]:
 
 async def fly(count: int) -> Mapping[str, Any]:
     """Start workflows and wait until each has five of its ten steps and is in the sixth."""
-    keys = [f"fly-{n}" for n in range(count)]
-    for key in keys:
-        with dbos.SetWorkflowID(key):
-            await DBOS.start_workflow_async(flying, key)
+    ids = [(await DBOS.start_workflow_async(flying)).workflow_id for _ in range(count)]
     while len(_arrived) < count:
         await asyncio.sleep(0.01)
-    return {"ids": keys}
+    return {"ids": ids}
 
 
-async def recover(flying_ids: list[str], signalled: str, until_ns: int) -> Mapping[str, Any]:
+async def recover(count: int, signalled: str, until_ns: int) -> Mapping[str, Any]:
     """Send one parked workflow its message at once; when it and all that were in flight went on, or how far they came."""
     await DBOS.send_async(signalled, "x", "go")
     sent, spent = time.monotonic_ns(), None
     while time.monotonic_ns() < until_ns:
-        if spent is None and len(_finished) >= len(flying_ids):
+        if spent is None and len(_finished) >= count:
             spent = used()
         if spent is not None and signalled in _stamps:
             break
         await asyncio.sleep(0.02)
     return {
+        "executed": len(_executed),
         "finished": len(_finished),
         "last_ns": max(_finished.values(), default=None),
         "sent_ns": sent,
