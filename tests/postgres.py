@@ -57,7 +57,11 @@ class PrivatePostgres:
             )
             # -F: no fsync; the data is thrown away
             self._options = " ".join(
-                [*([] if durable else ["-F"]), f"-h '' -k {self.folder}", *(f"-c {name}={value}" for name, value in settings.items())]
+                [
+                    *([] if durable else ["-F"]),
+                    f"-h '' -k {self.folder}",
+                    *(f"-c {name}={value}" for name, value in settings.items()),
+                ]
             )
             self._start()
         except BaseException:

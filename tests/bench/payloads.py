@@ -12,15 +12,17 @@ from typing import Final
 SIZE: Final = 2_000
 """Bytes of JSON that a payload comes near to."""
 
-_COMMON: Final = (
+_OFTEN = (
     "the a to of and in is for on with that it was from by this are be at as or an your you we our not have has can will if when "
     "after before then please order parcel account team ticket refund deploy service request answer today tomorrow yesterday "
     "morning review release customer message channel thread button invoice payment status error"
-).split()
-_SYLLABLES: Final = (
-    "ra ne ti lo ma ver sel con ta pri del mo ter fin cal sub tra per nat cor bel gru hin jas kol wend yor zim qua plex ond ulm est "
-    "ard isk oph eld arn ump ish"
-).split()
+)
+_PIECES = (
+    "ra ne ti lo ma ver sel con ta pri del mo ter fin cal sub tra per nat cor bel gru hin jas kol wend yor zim qua plex ond ulm "
+    "est ard isk oph eld arn ump ish"
+)
+_COMMON: Final = _OFTEN.split()
+_SYLLABLES: Final = _PIECES.split()
 _RARE: Final = 0.27
 """Share of words that are names, numbers or seldom used; sets how well the text packs."""
 

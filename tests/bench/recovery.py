@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.peers import DBOS, python_of
-from tests.bench.places import Place, Places, PostgresPlace, places
+from tests.bench.places import Places, PostgresPlace, places
 from tests.bench.sides import Side, start_side
 from tests.bench.tables import Row
 
@@ -77,7 +77,9 @@ async def _recovered(after: Side, head: str, signalled: str, *, targets: tuple[s
     done = _since(after, found["last_ns"]) if found["finished"] >= FLYING else f"{never}: {found['finished']:,}"
     answered = never
     if found["answered_ns"] is not None:
-        answered = f"{_since(after, found['answered_ns'])}; {(found['answered_ns'] - found['sent_ns']) / 1e6:.0f} ms after it was sent"
+        answered = (
+            f"{_since(after, found['answered_ns'])}; {(found['answered_ns'] - found['sent_ns']) / 1e6:.0f} ms after it was sent"
+        )
     spent = found["cpu_flying"] if found["cpu_flying"] is not None else found["cpu"]
     work = f"steps run again or first: {found['executed']:,}; peak RSS {found['peak']:.0f} MB"
     return [

@@ -22,20 +22,20 @@ async def replay(folder: Path, *, peers: bool = False) -> list[Row]:
     rows: list[Row] = []
     async with places(folder) as found:
         for kind in Places.KINDS:
-            rows += await _of(await found.new(kind), folder, "ours", _OURS, {})
+            rows += await _of(await found.new(kind), folder, "ours", _OURS, None)
             if peers:
-                more = {"python": await python_of("dbos", DBOS)}
-                rows += await _of(await found.new(kind), folder, f"DBOS {DBOS}", _DBOS, more)
+                python = await python_of("dbos", DBOS)
+                rows += await _of(await found.new(kind), folder, f"DBOS {DBOS}", _DBOS, python)
     return rows
 
 
-async def _of(place: Place, folder: Path, name: str, module: str, more: dict[str, str]) -> list[Row]:
+async def _of(place: Place, folder: Path, name: str, module: str, python: str | None) -> list[Row]:
     head, sides = f"{place.kind}, {name}", list[Side]()
     try:
-        sides.append(await start_side(f"{head} before", module, place.url, folder=folder, **more))
+        sides.append(await start_side(f"{head} before", module, place.url, folder=folder, python=python))
         first = await sides[0].ask("record", count=COUNT)
         await sides[0].kill()
-        sides.append(await start_side(f"{head} after", module, place.url, folder=folder, **more))
+        sides.append(await start_side(f"{head} after", module, place.url, folder=folder, python=python))
         again = await sides[1].ask("replay", workflow_id=first["id"])
     finally:
         for side in sides:
@@ -43,5 +43,7 @@ async def _of(place: Place, folder: Path, name: str, module: str, more: dict[str
     run = f"{first['took_ns'] / 1e6:,.0f} ms when they ran"
     rows = [Row(f"{head}: {COUNT:,} recorded steps, body start → past the last", f"{again['took_ns'] / 1e6:,.1f} ms", run)]
     if "answered_ns" in again:
-        rows.append(Row(f"{head}: signal → continuation, cold, {COUNT:,} steps", f"{again['answered_ns'] / 1e6:,.1f} ms", "n = 1"))
+        rows.append(
+            Row(f"{head}: signal → continuation, cold, {COUNT:,} steps", f"{again['answered_ns'] / 1e6:,.1f} ms", "n = 1")
+        )
     return rows

@@ -31,10 +31,6 @@ class Signaller:
     gap: float
     python: str | None = None
 
-    @property
-    def interpreter(self) -> dict[str, str]:
-        return {} if self.python is None else {"python": self.python}
-
 
 async def resume(folder: Path, *, peers: bool = False) -> list[Row]:
     """Measure ours hot and cold, and DBOS at its default settings."""
@@ -54,14 +50,14 @@ async def _of(found: Places, kind: str, who: Signaller) -> list[Row]:
     for role in ("app", "cold") if who.python is None else ("app",):
         place = await found.new(kind)
         name = f"{who.name} {kind} {role}"
-        async with side(name, who.module, place.url, role, folder=found.folder, **who.interpreter) as worker:
-            rows.append(await _row(who, kind, "in one process", role, worker, worker))
-            async with side(f"{name} client", who.module, place.url, "client", folder=found.folder, **who.interpreter) as client:
-                rows.append(await _row(who, kind, "across processes", role, worker, client))
+        async with side(name, who.module, place.url, role, folder=found.folder, python=who.python) as worker:
+            rows.append(await _row(who, kind, "in one process", role, worker=worker, sender=worker))
+            async with side(f"{name} client", who.module, place.url, "client", folder=found.folder, python=who.python) as client:
+                rows.append(await _row(who, kind, "across processes", role, worker=worker, sender=client))
     return rows
 
 
-async def _row(who: Signaller, kind: str, way: str, role: str, worker: Side, sender: Side) -> Row:
+async def _row(who: Signaller, kind: str, way: str, role: str, *, worker: Side, sender: Side) -> Row:
     ids = (await worker.ask("park", count=who.count))["ids"]
     sent = (await sender.ask("signal", ids=ids, gap=who.gap))["sent"]
     stamps = (await worker.ask("stamps", ids=ids, wait=10))["stamps"]

@@ -65,7 +65,7 @@ class Side:
 
 
 async def start_side(
-    name: str, module: str, *arguments: str, folder: Path, python: str = sys.executable, more: dict[str, str] | None = None
+    name: str, module: str, *arguments: str, folder: Path, python: str | None = None, more: dict[str, str] | None = None
 ) -> Side:
     """Start a module as a side; it listens when this returns."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("MOORINGS_", "DBOS"))}
@@ -74,7 +74,7 @@ async def start_side(
     started = time.monotonic_ns()
     with log.open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
-            python,
+            python or sys.executable,
             "-m",
             module,
             *arguments,
@@ -96,7 +96,7 @@ async def start_side(
 
 @asynccontextmanager
 async def side(
-    name: str, module: str, *arguments: str, folder: Path, python: str = sys.executable, more: dict[str, str] | None = None
+    name: str, module: str, *arguments: str, folder: Path, python: str | None = None, more: dict[str, str] | None = None
 ) -> AsyncIterator[Side]:
     """Run a side until the block ends, then kill it: nobody measures how it shuts down."""
     found = await start_side(name, module, *arguments, folder=folder, python=python, more=more)

@@ -64,21 +64,26 @@ async def steps(folder: Path, *, peers: bool = False) -> list[Row]:
             for at_once in AT_ONCE:
                 for one in contenders if number % 2 else contenders[::-1]:
                     await one.round(at_once)
-        versions = [found.version, *sorted({f"{k} {v}" for one in contenders for k, v in (await one.side.ask("versions")).items()})]
+        versions = [
+            found.version,
+            *sorted({f"{k} {v}" for one in contenders for k, v in (await one.side.ask("versions")).items()}),
+        ]
         rows = [row for kind in Places.KINDS for row in await _rows([one for one in contenders if one.kind == kind])]
     return [*rows, Row("versions", ", ".join(filter(None, versions)), f"{ROUNDS} rounds of {SECONDS:g} s a cell, sides in turn")]
 
 
 async def _contenders(stack: AsyncExitStack, found: Places, kind: str, python: str | None) -> list[Contender]:
-    sides = [("ours", "tests.bench.our_side", "app", "steps", None)]
+    sides: list[tuple[str, str, str, str, str | None]] = [("ours", "tests.bench.our_side", "app", "steps", None)]
     sides += [("bare", "tests.bench.raw_side", "", "callers", None)]
     if python is not None:
         sides += [("DBOS", "tests.bench.peers.dbos_side", "app", "steps", python)]
         sides += [("DBOS, WAL", "tests.bench.peers.dbos_side", "wal", "steps", python)] if kind == "SQLite" else []
     contenders = []
     for name, module, role, ask, interpreter in sides:
-        place, more = await found.new(kind), {} if interpreter is None else {"python": interpreter}
-        started = await stack.enter_async_context(side(f"{name} {kind}", module, place.url, role, folder=found.folder, **more))
+        place = await found.new(kind)
+        started = await stack.enter_async_context(
+            side(f"{name} {kind}", module, place.url, role, folder=found.folder, python=interpreter)
+        )
         contenders.append(Contender(name, kind, started, ask, place, await place.stored()))
         if name == "bare":
             contenders.append(Contender("bare groups", kind, started, "groups"))
@@ -105,7 +110,9 @@ async def _rows(contenders: Sequence[Contender]) -> list[Row]:
         if one.place is not None:
             total = one.steps + sum(other.steps for other in contenders if other.side is one.side and other is not one)
             each.append(f"{one.name} {(await one.place.stored() - one.empty) / total:,.0f}")
-    how = "a vacuumed copy less the empty schema" if kind == "SQLite" else "sum of pg_total_relation_size after VACUUM, less before"
+    how = (
+        "a vacuumed copy less the empty schema" if kind == "SQLite" else "sum of pg_total_relation_size after VACUUM, less before"
+    )
     return [*rows, Row(f"{kind}: bytes stored a step", "; ".join(each), how, BYTES_TARGET.get(kind, ""))]
 
 

@@ -1,6 +1,7 @@
 """DBOS doing the measured work, as its documentation has it: async workflows and steps, its settings as they come.
 
-What lives here: the same handlers as `tests.bench.our_side`. Run by an interpreter that has `dbos`; nothing of ours but the texts.
+What lives here: the same handlers as `tests.bench.our_side`. Run by an interpreter that has `dbos`;
+nothing of ours but the texts.
 """
 
 from __future__ import annotations
@@ -100,9 +101,7 @@ async def steps(at_once: int, seconds: float) -> Mapping[str, Any]:
 
 async def park(count: int) -> Mapping[str, Any]:
     """Start workflows that wait for a message."""
-    ids = []
-    for _ in range(count):
-        ids.append((await DBOS.start_workflow_async(parked)).workflow_id)
+    ids = [(await DBOS.start_workflow_async(parked)).workflow_id for _ in range(count)]
     await asyncio.sleep(1)
     return {"ids": ids}
 
