@@ -1,0 +1,202 @@
+"""The database: each operation in a transaction of its own, run again where another one was in its way.
+
+What lives here: beginning, committing, retrying, shielding, what a lost commit means. What does not: what is written (one file
+an aggregate), and the pool (`connect.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+import asyncpg
+
+from durable_core import failpoints
+from durable_core.clock import Clock
+from durable_core.errors import CommitUnknown, DurableError, Unavailable
+from durable_core.stores.postgres.connect import Pool, Settings, collides, is_lost, sorted_error
+from durable_core.stores.postgres.sql import qualified
+from durable_core.stores.postgres.tx import Again, Row, Tx
+from durable_core.stores.sealing import Sealing
+
+T = TypeVar("T")
+OnCommit = Callable[[frozenset[str]], None]
+
+log = logging.getLogger("moorings.store")
+
+ADMIT: Final = "admit"
+COMMIT: Final = "commit"
+RECORD: Final = "record"
+SETTLE: Final = "settle"
+
+_BEFORE: Final = MappingProxyType({ADMIT: "admit.before_commit", COMMIT: "commit.before", SETTLE: "prompt.before_settle"})
+_AFTER: Final = MappingProxyType(
+    {ADMIT: "admit.after_commit", COMMIT: "commit.after", RECORD: "record.after_commit", SETTLE: "prompt.after_settle"}
+)
+
+TRIES: Final = 12
+"""How often a transaction is run that others are in the way of."""
+_PAUSE: Final = 0.002
+
+_BEGIN: Final = "BEGIN"
+# What a power cut may undo, since its owner is gone with it (S6), needn't wait for the disk.
+_BEGIN_SOFT: Final = "BEGIN; SET LOCAL synchronous_commit = off"
+_BEGIN_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+_FAULTS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
+
+
+class Database:
+    """Runs operations; once one is begun it goes on to its end, even if nobody waits for it any more (CORE 5)."""
+
+    def __init__(self, settings: Settings, *, clock: Clock, sealing: Sealing, on_commit: OnCommit | None = None) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._sealing = sealing
+        self._on_commit = on_commit
+        self._pool = Pool(settings)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
+
+    # ── operations ──
+
+    async def write(self, work: Callable[[Tx], Awaitable[T]], *, label: str | None = None, soft: bool = False) -> T:
+        """Do something in a transaction; `soft` where a power cut may undo it."""
+        return await self.shield(self._write(work, label, _BEGIN_SOFT if soft else _BEGIN))
+
+    async def read(self, work: Callable[[Tx], Awaitable[T]], *, whole: bool = False) -> T:
+        """Read committed rows; `whole` where several statements have to see the same moment."""
+        return await self.shield(self._read(work, whole=whole))
+
+    async def shield(self, operation: Coroutine[Any, Any, T]) -> T:
+        """Wait for an operation that goes on without its caller."""
+        if self._closed:
+            operation.close()
+            raise Unavailable("the store is closed")
+        task = asyncio.get_running_loop().create_task(operation)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return await asyncio.shield(task)
+
+    async def statement(self, sql: str, *args: Any, label: str | None = None) -> list[Row]:
+        """Execute one statement that commits by itself; call it within `shield`.
+
+        Raises:
+            CommitUnknown: the connection was lost on the way.
+            asyncpg.PostgresError: what the database says of the statement; nothing is written.
+        """
+        sql = sql if self.settings.namespace is None else qualified(sql, self.settings.namespace)
+        pooler = self.settings.pooler
+        connection = await self._pool.acquire()
+        try:
+            if pooler:
+                await connection.execute(_BEGIN)
+            if label in _BEFORE:
+                failpoints.hit(_BEFORE[label])
+            rows: list[Row] = await connection.fetch(sql, *args)
+            if pooler:
+                await connection.execute("COMMIT")
+        except BaseException as error:
+            await self._drop_out(connection)
+            if isinstance(error, _FAULTS) and is_lost(error):
+                raise CommitUnknown(str(error)) from error
+            raise
+        self._pool.give_back(connection)
+        if label in _AFTER:
+            failpoints.hit(_AFTER[label])
+        return rows
+
+    def tell(self, changed: frozenset[str]) -> None:
+        """Tell of runs that a committed transaction changed."""
+        if changed and self._on_commit is not None:
+            self._on_commit(changed)
+
+    async def close(self) -> None:
+        """Finish what was begun, then disconnect."""
+        self._closed = True
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._pool.close()
+
+    # ── transactions ──
+
+    async def _write(self, work: Callable[[Tx], Awaitable[T]], label: str | None, begin: str) -> T:
+        tries = 0
+        while True:
+            connection = await self._pool.acquire()
+            tx = Tx(connection, clock=self._clock, sealing=self._sealing, namespace=self.settings.namespace)
+            try:
+                await connection.execute(begin)
+                result = await work(tx)
+                if label in _BEFORE:
+                    failpoints.hit(_BEFORE[label])
+            except (Again, *_FAULTS) as error:
+                await self._drop_out(connection)
+                tries += 1
+                if not isinstance(error, Again) and not collides(error):
+                    raise sorted_error(error) from error
+                if tries >= TRIES:
+                    raise Unavailable(f"other transactions were in the way {tries} times") from error
+                await asyncio.sleep(_PAUSE * random.random() * 2 ** min(tries, 6))  # noqa: S311 - a pause, not a secret
+                continue
+            except BaseException:
+                await self._drop_out(connection)
+                raise
+            await self._commit(connection)
+            self._sealing.keep({run_id: key for run_id, key in tx.fresh.items() if run_id not in tx.forgotten})
+            self._sealing.drop(tx.forgotten)
+            self.tell(frozenset(tx.changed))
+            if label in _AFTER:
+                failpoints.hit(_AFTER[label])
+            return result
+
+    async def _commit(self, connection: asyncpg.Connection) -> None:
+        try:
+            tag = await connection.execute("COMMIT")
+        except BaseException as error:
+            await self._drop_out(connection)
+            if isinstance(error, _FAULTS):
+                raise (CommitUnknown(str(error)) if is_lost(error) else sorted_error(error)) from error
+            raise
+        self._pool.give_back(connection)
+        if tag != "COMMIT":
+            raise Unavailable(f"the transaction ended by {tag}")
+
+    async def _read(self, work: Callable[[Tx], Awaitable[T]], *, whole: bool) -> T:
+        whole = whole or self.settings.pooler
+        connection = await self._pool.acquire()
+        tx = Tx(connection, clock=self._clock, sealing=self._sealing, namespace=self.settings.namespace)
+        try:
+            if whole:
+                await connection.execute(_BEGIN_READ)
+            result = await work(tx)
+            if whole:
+                await connection.execute("COMMIT")
+        except BaseException as error:
+            await self._drop_out(connection)
+            self._sealing.drop(tx.forgotten)
+            if isinstance(error, _FAULTS):
+                raise sorted_error(error) from error
+            raise
+        self._pool.give_back(connection)
+        return result
+
+    async def _drop_out(self, connection: asyncpg.Connection) -> None:
+        """Undo what a connection was doing and give it back."""
+        usable = not connection.is_closed()
+        if usable and connection.is_in_transaction():
+            usable = False
+            with suppress(*_FAULTS):
+                await connection.execute("ROLLBACK")
+                usable = True
+        self._pool.give_back(connection, usable=usable)
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, DurableError):
+            log.debug("an operation failed", exc_info=error)
