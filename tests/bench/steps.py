@@ -74,6 +74,7 @@ async def steps(folder: Path, *, peers: bool = False) -> list[Row]:
 
 async def _contenders(stack: AsyncExitStack, found: Places, kind: str, python: str | None) -> list[Contender]:
     sides: list[tuple[str, str, str, str, str | None]] = [("ours", "tests.bench.our_side", "app", "steps", None)]
+    sides += [("store alone", "tests.bench.store_side", "", "steps", None)]
     sides += [("bare", "tests.bench.raw_side", "", "callers", None)]
     if python is not None:
         sides += [("DBOS", "tests.bench.peers.dbos_side", "app", "steps", python)]
