@@ -204,15 +204,13 @@ def migrate() -> None:
     from durable_core import schema  # noqa: PLC0415
 
     settings = Settings.from_env(os.environ)
-    preflight.check_drivers(settings)
+    preflight.check_drivers(settings, migrating=True)
     path = sqlite_path(settings.database_url)
     if path is not None:
         preflight.check_folder(path.parent)
-        if schema.found_version(path) == schema.HEAD:
-            print(f"The database is at {schema.HEAD} already.")
-            return
-    schema.upgrade(settings.database_url)
-    print(f"The database is at {schema.HEAD} now.")
+    known = path is not None and schema.found_version(path) == schema.HEAD
+    changed = not known and schema.upgrade(settings.database_url, namespace=settings.namespace)
+    print(f"The database is at {schema.HEAD} {'now' if changed else 'already'}.")
 
 
 @slack.callback()
@@ -271,9 +269,9 @@ def _own_settings(data: Path) -> Settings:
     """Read the environment for a command that has its own SQLite file and keeps its own keys."""
     from dataclasses import replace  # noqa: PLC0415
 
-    from bot.settings import Settings, kept_keys  # noqa: PLC0415
+    from bot.settings import OF_DATABASE, Settings, kept_keys  # noqa: PLC0415
 
-    environ = {name: value for name, value in os.environ.items() if name != "MOORINGS_DATABASE_URL"}
+    environ = {name: value for name, value in os.environ.items() if name not in OF_DATABASE}
     settings = Settings.from_env(environ, data=data)
     preflight.check_drivers(settings)
     return settings if settings.encryption_keys else replace(settings, encryption_keys=kept_keys(data))

@@ -140,14 +140,14 @@ def check_keys(settings: Settings) -> None:
         raise NotReady("MOORINGS_ENCRYPTION_KEYS is not set; make a key with `moorings keys new`, keep it safe and set it.")
 
 
-def check_drivers(settings: Settings) -> None:
-    """Refuse a database or a model whose client isn't installed.
+def check_drivers(settings: Settings, *, migrating: bool = False) -> None:
+    """Refuse a database or a model whose client isn't installed; migrations reach PostgreSQL by another client than all else.
 
     Raises: NotReady.
     """
     wanted = []
     if settings.database_url.startswith("postgres"):
-        wanted.append("asyncpg")
+        wanted.append("psycopg" if migrating else "asyncpg")
     provider = (settings.model or "").partition(":")[0]
     if provider in _EXTRAS:
         wanted.append(provider)

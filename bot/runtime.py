@@ -30,7 +30,7 @@ from durable_core.crypto import KeyRing
 from durable_core.errors import NotFound
 from durable_core.model import Interaction, Lane
 from durable_core.store import Store
-from durable_core.stores.open import open_store
+from durable_core.stores.open import StoreOptions, open_store
 from durable_core.streams import Streams
 from durable_core.worker import Held, Worker, WorkerOptions
 
@@ -165,7 +165,7 @@ async def open_runtime(
     channels: list[Channel] = [*bot.channels, *([Console(platform)] if platform is not None else [])]
     bot.check(channels[len(bot.channels) :])
     agents = {agent.name: ready(agent, model=_model(settings, agent.model)) for agent in bot.agents}
-    store = open_store(settings.database_url, keys=keys, clock=clock or DatabaseClock())
+    store = open_store(settings.database_url, keys=keys, clock=clock or DatabaseClock(), options=_store_options(settings))
     await store.open()
     if platform is not None:
         await _check_console(platform, settings)
@@ -206,7 +206,7 @@ async def open_runtime(
         channels=by_name,
         platform=platform,
         console=board,
-        options=options or WorkerOptions(),
+        options=options or WorkerOptions(concurrency=settings.concurrency),
     )
 
 
@@ -219,6 +219,10 @@ async def _check_console(platform: ConsolePlatform, settings: Settings) -> None:
         raise NotReady(
             f"{path} can't be opened as the console's file ({reason}); move it away to begin with a new one."
         ) from error
+
+
+def _store_options(settings: Settings) -> StoreOptions:
+    return StoreOptions(namespace=settings.namespace, pool=settings.pool, listen_url=settings.listen_url, pooler=settings.pooler)
 
 
 def _model(settings: Settings, model: object) -> str | None:

@@ -11,7 +11,7 @@ from tests import parts
 
 pytest_plugins = ["tests.postgres"]
 
-FIXTURE_MARKS = {"postgres": "postgres", "postgres_url": "postgres"}
+FIXTURE_MARKS = {"postgres": "postgres", "postgres_url": "postgres", "migrated_url": "postgres"}
 
 
 def pytest_configure() -> None:

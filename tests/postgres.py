@@ -24,6 +24,7 @@ import psycopg
 import pytest
 from sqlalchemy import URL
 
+from durable_core import schema
 from tests.parts import missing
 
 UNPRIVILEGED = ("postgres", "nobody")
@@ -86,10 +87,10 @@ class PrivatePostgres:
             "postgresql+psycopg", "postgres", database=database, query={"host": str(self.folder)}
         ).render_as_string()
 
-    def create(self) -> str:
-        """Create an empty database and return its name."""
+    def create(self, template: str = "template0") -> str:
+        """Create a database, empty or a copy of another one that nobody uses, and return its name."""
         name = f"moor_{next(self._numbers)}"
-        self._execute(f'CREATE DATABASE "{name}" TEMPLATE template0')
+        self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
         return name
 
     def drop(self, name: str) -> None:
@@ -182,5 +183,21 @@ def postgres() -> Iterator[PrivatePostgres]:
 def postgres_url(postgres: PrivatePostgres) -> Iterator[str]:
     """Give a fresh, empty database as an SQLAlchemy URL."""
     name = postgres.create()
+    yield postgres.url(name)
+    postgres.drop(name)
+
+
+@pytest.fixture(scope="session")
+def migrated(postgres: PrivatePostgres) -> str:
+    """Make a database with the schema, to be copied; the migrations take longer than a copy."""
+    name = postgres.create()
+    schema.upgrade(postgres.url(name))
+    return name
+
+
+@pytest.fixture
+def migrated_url(postgres: PrivatePostgres, migrated: str) -> Iterator[str]:
+    """Give a fresh database with the schema in it, as an SQLAlchemy URL."""
+    name = postgres.create(migrated)
     yield postgres.url(name)
     postgres.drop(name)

@@ -157,9 +157,7 @@ async def release(tx: Tx, run_id: str, epoch: int, *, timer_at: int | None, seen
     tx.changed.add(run_id)
 
 
-async def charge(
-    tx: Tx, run_id: str, epoch: int, *, error: str, retry_at: int, seen: int, drafts: Sequence[EventDraft]
-) -> None:
+async def charge(tx: Tx, run_id: str, epoch: int, *, error: str, retry_at: int, seen: int, drafts: Sequence[EventDraft]) -> None:
     """Give a run back after a failed attempt that counts."""
     await fence(tx, run_id, epoch)
     await events.append(tx, run_id, drafts)

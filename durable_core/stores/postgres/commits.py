@@ -198,7 +198,8 @@ async def _write_step(tx: Tx, commit: StepCommit, held: Held, at: int) -> None:
 async def _consume(tx: Tx, commit: StepCommit) -> None:
     if not commit.consumed:
         return
-    taken = dict(await tx.all(_CONSUME, commit.run_id, commit.step_n, list(commit.consumed)))
+    rows = await tx.all(_CONSUME, commit.run_id, commit.step_n, list(commit.consumed))
+    taken: dict[int, str] = {row[0]: row[1] for row in rows}
     for seq in commit.consumed:
         if seq not in taken:
             raise Broken(f"command {seq} of {commit.run_id} is not there to be consumed")

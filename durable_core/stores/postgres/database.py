@@ -67,11 +67,11 @@ class Database:
 
     async def write(self, work: Callable[[Tx], Awaitable[T]], *, label: str | None = None, soft: bool = False) -> T:
         """Do something in a transaction; `soft` where a power cut may undo it."""
-        return await self.shield(self._write(work, label, _BEGIN_SOFT if soft else _BEGIN))
+        return await self.shield(self.transaction(work, label=label, soft=soft))
 
     async def read(self, work: Callable[[Tx], Awaitable[T]], *, whole: bool = False) -> T:
         """Read committed rows; `whole` where several statements have to see the same moment."""
-        return await self.shield(self._read(work, whole=whole))
+        return await self.shield(self.lookup(work, whole=whole))
 
     async def shield(self, operation: Coroutine[Any, Any, T]) -> T:
         """Wait for an operation that goes on without its caller."""
@@ -96,8 +96,7 @@ class Database:
         try:
             if pooler:
                 await connection.execute(_BEGIN)
-            if label in _BEFORE:
-                failpoints.hit(_BEFORE[label])
+            _pass(_BEFORE, label)
             rows: list[Row] = await connection.fetch(sql, *args)
             if pooler:
                 await connection.execute("COMMIT")
@@ -107,8 +106,7 @@ class Database:
                 raise CommitUnknown(str(error)) from error
             raise
         self._pool.give_back(connection)
-        if label in _AFTER:
-            failpoints.hit(_AFTER[label])
+        _pass(_AFTER, label)
         return rows
 
     def tell(self, changed: frozenset[str]) -> None:
@@ -116,16 +114,35 @@ class Database:
         if changed and self._on_commit is not None:
             self._on_commit(changed)
 
-    async def close(self) -> None:
-        """Finish what was begun, then disconnect."""
+    async def notify(self, channel: str, text: str) -> None:
+        """Tell other sessions, in a transaction of its own; goes on while the database is closing.
+
+        Raises:
+            Unavailable, Broken: it can't be told.
+        """
+        await self.transaction(lambda tx: tx.all("SELECT pg_notify($1, $2)", channel, text))
+
+    async def finish(self) -> None:
+        """Take nothing more, and wait for what was begun."""
         self._closed = True
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    async def close(self) -> None:
+        """Finish what was begun, then disconnect."""
+        await self.finish()
         await self._pool.close()
 
     # ── transactions ──
 
-    async def _write(self, work: Callable[[Tx], Awaitable[T]], label: str | None, begin: str) -> T:
+    async def transaction(self, work: Callable[[Tx], Awaitable[T]], *, label: str | None = None, soft: bool = False) -> T:
+        """Do something in a transaction, again as long as another one is in its way; call it within `shield`.
+
+        Raises:
+            CommitUnknown: the connection was lost while it was being committed.
+            Unavailable, Broken: nothing is written.
+        """
+        begin = _BEGIN_SOFT if soft else _BEGIN
         tries = 0
         while True:
             connection = await self._pool.acquire()
@@ -133,8 +150,7 @@ class Database:
             try:
                 await connection.execute(begin)
                 result = await work(tx)
-                if label in _BEFORE:
-                    failpoints.hit(_BEFORE[label])
+                _pass(_BEFORE, label)
             except (Again, *_FAULTS) as error:
                 await self._drop_out(connection)
                 tries += 1
@@ -151,8 +167,7 @@ class Database:
             self._sealing.keep({run_id: key for run_id, key in tx.fresh.items() if run_id not in tx.forgotten})
             self._sealing.drop(tx.forgotten)
             self.tell(frozenset(tx.changed))
-            if label in _AFTER:
-                failpoints.hit(_AFTER[label])
+            _pass(_AFTER, label)
             return result
 
     async def _commit(self, connection: asyncpg.Connection) -> None:
@@ -167,7 +182,12 @@ class Database:
         if tag != "COMMIT":
             raise Unavailable(f"the transaction ended by {tag}")
 
-    async def _read(self, work: Callable[[Tx], Awaitable[T]], *, whole: bool) -> T:
+    async def lookup(self, work: Callable[[Tx], Awaitable[T]], *, whole: bool = False) -> T:
+        """Read committed rows; call it within `shield`.
+
+        Raises:
+            Unavailable, Broken: it can't be read.
+        """
         whole = whole or self.settings.pooler
         connection = await self._pool.acquire()
         tx = Tx(connection, clock=self._clock, sealing=self._sealing, namespace=self.settings.namespace)
@@ -200,3 +220,8 @@ class Database:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, DurableError):
             log.debug("an operation failed", exc_info=error)
+
+
+def _pass(points: MappingProxyType[str, str], label: str | None) -> None:
+    if label is not None and (name := points.get(label)):
+        failpoints.hit(name)

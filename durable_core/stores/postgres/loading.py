@@ -68,9 +68,7 @@ async def load(tx: Tx, taken: Sequence[Row]) -> list[tuple[Claim, Position] | Du
                 row,
                 now=now,
                 commands=tuple(rows.command(tx, found) for found in commands.get(run_id, ())),
-                prompts=tuple(
-                    rows.prompt(tx, found) for found in (*prompts.get(run_id, ()), *answered.get(run_id, ()))
-                ),
+                prompts=tuple(rows.prompt(tx, found) for found in (*prompts.get(run_id, ()), *answered.get(run_id, ()))),
                 records=tuple(rows.record(tx, found) for found in records.get(run_id, ())),
             )
         except UNOPENABLE as error:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from durable_core.errors import NotFound
+import asyncpg
+
+from durable_core.errors import Broken, NotFound
 from durable_core.model import Event, Run, Step, Submission
 from durable_core.stores import rows, sealing
 from durable_core.stores.postgres.tx import Row, Tx
@@ -98,8 +100,30 @@ async def content(tx: Tx, run_id: str, names: Sequence[str]) -> dict[str, bytes]
 
 
 async def statement(tx: Tx, sql: str, parameters: Mapping[str, Any]) -> list[tuple[str | int | bytes | None, ...]]:
-    """Run a statement of a layer above; the transaction can't write."""
-    return await tx.named(sql, parameters)
+    """Run a statement of a layer above.
+
+    Raises:
+        Broken: it wants to write, which the transaction can't.
+    """
+    try:
+        return await tx.named(sql, parameters)
+    except asyncpg.ReadOnlySQLTransactionError as error:
+        raise Broken(f"a statement that reads wanted to write: {error}") from error
+
+
+async def version(tx: Tx) -> str | None:
+    """Return the revision of the schema, None where there is none."""
+    try:
+        row = await tx.one("SELECT version_num FROM moor_alembic")
+    except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
+        return None
+    return None if row is None else str(row[0])
+
+
+async def cluster_version(tx: Tx) -> int:
+    """Return a number that grows with every transaction that writes."""
+    row = await tx.one("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+    return 0 if row is None else int(row[0])
 
 
 def _run(tx: Tx, row: Row) -> Run:

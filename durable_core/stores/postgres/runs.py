@@ -123,9 +123,7 @@ async def lock(tx: Tx, run_id: str) -> Locked | None:
     return Locked(open=status == RunStatus.OPEN, at=max(last_at, now))
 
 
-async def put_command(
-    tx: Tx, run_id: str, *, kind: CommandKind, body: bytes, submission_id: str, principal: str
-) -> Entry | None:
+async def put_command(tx: Tx, run_id: str, *, kind: CommandKind, body: bytes, submission_id: str, principal: str) -> Entry | None:
     """Put a command into a run's inbox and wake it; None when the run is not open."""
     row = await tx.one(_PUT, run_id, tx.override, kind is CommandKind.CANCEL)
     if row is None:

@@ -96,7 +96,7 @@ async def settle(tx: Tx, run_id: str, outcomes: Sequence[SubmissionOutcome], at:
     """End submissions of a run; one that has an outcome keeps it, the first of two for one counts. Its key has to be known."""
     items = {item.submission_id: item for item in reversed(outcomes)}
     if items:
-        await tx.run(_SETTLE, run_id, at, *outcome_columns(tx, run_id, items.values()))
+        await tx.run(_SETTLE, run_id, at, *outcome_columns(tx, run_id, list(items.values())))
 
 
 def outcome_columns(

@@ -27,7 +27,7 @@ UNOPENABLE_MS: Final = 60_000
 _NOW: Final = f"SELECT {now('$1')}"
 
 
-class Again(Exception):  # noqa: N818 - nothing failed: another transaction was first
+class Again(Exception):
     """Another transaction was first: nothing is written, and a new transaction sees what it left."""
 
 

@@ -89,6 +89,6 @@ async def due(tx: Tx, abilities: Abilities) -> DueWork:
 
 
 async def _give_back(tx: Tx, owner: str) -> None:
-    await outbox.take_back(tx, "owner = $2", owner)
+    await outbox.take_back(tx, owner)
     tx.changed.update(run_id for (run_id,) in await tx.all(_INTERACTIONS, await tx.now(), owner))
     await tx.run("DELETE FROM moor_worker WHERE owner = $1", owner)

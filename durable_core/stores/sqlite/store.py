@@ -56,8 +56,8 @@ from durable_core.stores.sqlite.connect import MEMORY, connect
 from durable_core.stores.sqlite.glance import Glance
 from durable_core.stores.sqlite.reader import Reader
 from durable_core.stores.sqlite.tx import Tx
-from durable_core.stores.sqlite.watch import Watch
 from durable_core.stores.sqlite.writer import ADMIT, COMMIT, RECORD, SETTLE, Writer
+from durable_core.stores.watch import Watch
 
 T = TypeVar("T")
 
