@@ -14,6 +14,8 @@ DurableError
 ├── NotFound               no such run, prompt or submission
 ├── SessionEnded           the run is over; it takes no more input
 ├── ContentGone            the run's content was deleted: its retention is over, or it was forgotten
+├── RunFailed              a workflow run whose result is waited for has failed
+├── RunCancelled           a workflow run whose result is waited for was cancelled
 ├── Stranded               this code can't read what the run recorded
 ├── BadEventId             an event id whose position can't be read
 ├── Unstorable             a value that can't be stored, with its path
@@ -125,6 +127,27 @@ class ContentGone(DurableError):
     def __init__(self, run_id: str) -> None:
         super().__init__(f"the content of {run_id} has been deleted")
         self.run_id = run_id
+
+
+class RunFailed(DurableError):
+    """A workflow run has failed."""
+
+    def __init__(self, run_id: str, code: str, message: str, type_name: str = "") -> None:
+        super().__init__(f"{run_id} failed ({code}): {f'{type_name}: ' if type_name else ''}{message}")
+        self.run_id = run_id
+        self.code = code
+        self.message = message
+        self.type_name = type_name
+
+
+class RunCancelled(DurableError):
+    """A workflow run was cancelled."""
+
+    def __init__(self, run_id: str, code: str, message: str) -> None:
+        super().__init__(f"{run_id} was cancelled: {message}")
+        self.run_id = run_id
+        self.code = code
+        self.message = message
 
 
 class Stranded(DurableError):
