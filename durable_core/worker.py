@@ -104,8 +104,10 @@ class Worker:
             asyncio.create_task(self._renew_forever(), name="moorings-renew"),
         ]
 
-    async def until_idle(self, limit: int | None = None) -> int:
-        """In place of `start`: do what is due, at most `limit` runs, then stop; how many runs were advanced.
+    async def until_idle(self, limit: int | None = None, *, once: bool = False) -> int:
+        """In place of `start`: do what is due, at most `limit` runs, then stop; how often a run was taken.
+
+        With `once`, what comes due meanwhile is left for another time.
 
         Raises:
             Unavailable: the database's own; what was taken is given back.
@@ -120,6 +122,8 @@ class Worker:
             while True:
                 self._wake.clear()
                 pause = await self._claim_due()
+                if once and self._claimed:
+                    self._limit = self._claimed
                 if pause and not self._work() and not self._wake.is_set():
                     return self._claimed
                 if pause:

@@ -71,7 +71,8 @@ def entry_commit(live: Live, completion: Completion, *, at: int, keep_ms: int | 
     """
     asking = _asking(live, keep_ms)
     consumed = {*completion.consumed, *stale(live), *(command.seq for command in live.inbox.values() if is_start(command))}
-    parks = live.replay.outcome is None and live.parks() and not live.inbox.keys() - consumed
+    wake_at = live.wake_at()
+    parks = live.replay.outcome is None and live.parks(wake_at) and not live.inbox.keys() - consumed
     notes: dict[str, Any] = {"at": at}
     if marks := live.replay.take_marks():
         notes["marks"] = list(marks)
@@ -100,7 +101,7 @@ def entry_commit(live: Live, completion: Completion, *, at: int, keep_ms: int | 
         addresses=(*completion.addresses, *asking.addresses),
         starts=tuple(asking.starts),
         phase=Phase.WAITING if parks else Phase.RUNNING,
-        timer_at=live.wake_at() if parks else None,
+        timer_at=wake_at if parks else None,
         release=parks,
     )
 
@@ -121,7 +122,9 @@ class End:
         return cls(reason, codec.encode({"ok": False, "error": {"code": code, "type": type_name, "message": message}}))
 
 
-def end_commit(claim: Claim, start: Start, end: End, *, step_no: int, seen: int, at: int, children: tuple[str, ...]) -> StepCommit:
+def end_commit(
+    claim: Claim, start: Start, end: End, *, step_no: int, seen: int, at: int, children: tuple[str, ...]
+) -> StepCommit:
     """Return the commit that ends a run; its children that nobody waits for any more are cancelled."""
     result = internal.read(end.output)
     outcome = {COMPLETED: Outcome.COMPLETED, CANCELLED: Outcome.ABORTED}.get(end.reason, Outcome.FAILED)

@@ -36,6 +36,7 @@ class Waiters:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._flags: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self._busy: set[str] = set()
         self._unwatch: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -58,10 +59,21 @@ class Waiters:
             if not self._flags[run_id]:
                 del self._flags[run_id]
 
+    @contextmanager
+    def busy(self, run_id: str) -> Iterator[None]:
+        """Raise no flag while this process advances a run: its end comes with the end of that."""
+        self._busy.add(run_id)
+        try:
+            yield
+        finally:
+            self._busy.discard(run_id)
+            self._on_change((run_id,))
+
     def _on_change(self, run_ids: Sequence[str] | None) -> None:
         for run_id in list(self._flags) if run_ids is None else run_ids:
-            for flag in self._flags.get(run_id, ()):
-                flag.set()
+            if run_id not in self._busy:
+                for flag in self._flags.get(run_id, ()):
+                    flag.set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +118,7 @@ class RunHandle:
     engine: Engine
     run_id: str
 
-    async def result(self, timeout: float | timedelta | None = None) -> Any:
+    async def result(self, timeout: float | timedelta | None = None) -> Any:  # noqa: ASYNC109 - how asyncio.timeout is best offered
         """Wait for the end, woken by changes, and return what the workflow returned.
 
         Raises:

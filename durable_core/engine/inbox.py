@@ -178,7 +178,7 @@ def _attempted(live: Live, attempted: Attempted) -> Completion:
     op, failure = attempted.op, attempted.failure
     if failure is None:
         del live.steps.tries[op.id]
-        about = {"attempt": attempted.number} if attempted.number > 1 else {}
+        about: dict[str, codec.Storable] = {"attempt": attempted.number} if attempted.number > 1 else {}
         return Completion(kind=EntryKind.STEP, op=op.id, output=attempted.output, about=about)
     tries = live.steps.tries.setdefault(op.id, Tries(begun=attempted.number))
     tries.failed += 1

@@ -168,11 +168,12 @@ class Live:
             times.append(self.cancel_at + GRACE_MS)
         return min(times, default=None)
 
-    def parks(self) -> bool:
-        """Whether nothing runs, nothing is to be begun, and no attempt follows within moments."""
-        if self.steps.tasks or self.steps.ended:
+    def parks(self, wake_at: int | None) -> bool:
+        """Whether nothing runs, nothing is due or to be begun, and no attempt follows within moments."""
+        now = self.now()
+        if self.steps.tasks or self.steps.ended or (wake_at is not None and wake_at <= now):
             return False
-        soon = self.now() + IN_MEMORY_MS
+        soon = now + IN_MEMORY_MS
         for op in self.wanted.values():
             if op.kind is OpKind.WEBHOOK:
                 return False

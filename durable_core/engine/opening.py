@@ -6,6 +6,7 @@ What lives here: finding or making them. What does not: the engine.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 from collections.abc import Mapping
@@ -76,10 +77,8 @@ def _kept(path: Path) -> str:
                 file.write(new_key_entry())
                 file.flush()
                 os.fsync(file.fileno())
-            try:
-                os.link(beside, path)
-            except FileExistsError:
-                pass
+            with contextlib.suppress(FileExistsError):
+                path.hardlink_to(beside)
         finally:
             beside.unlink()
     return path.read_text(encoding="utf-8")

@@ -55,7 +55,7 @@ def start_admission(
     Raises:
         Unstorable, TooLarge: the arguments can't be kept.
     """
-    given = {"args": list(args), "kwargs": dict(sorted(kwargs.items()))}
+    given: dict[str, Any] = {"args": list(args), "kwargs": dict(sorted(kwargs.items()))}
     submission = new_id("sub")
     header: dict[str, Any] = {**given, "submission": submission}
     if parent is not None:

@@ -131,9 +131,7 @@ class Steps:
             raise RuntimeError(f"{op.id} is no step")
         call = partial(op.fn, *op.args, **op.kwargs)
         seconds = None if op.options.timeout is None else op.options.timeout.total_seconds()
-        facts = StepContext(
-            run_id=self.run_id, operation_id=op.id, attempt=number, idempotency_key=f"{self.run_id}:{op.id}"
-        )
+        facts = StepContext(run_id=self.run_id, operation_id=op.id, attempt=number, idempotency_key=f"{self.run_id}:{op.id}")
         with entering_step(facts):
             ended = await limited(call, name=op.name, threads=self.threads, seconds=seconds)
         if self.tasks.get(op.id) is task:
