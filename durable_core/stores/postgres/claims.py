@@ -26,17 +26,24 @@ TAKABLE: Final = """
     AND (stranded_code IS NULL OR stranded_code <> $5)
 """
 """What one worker may take, once it is due (CORE 10); the parameters are `able`'s."""
+# The time and whether a lease is over come along, due runs or none. As scalar subqueries they serve as bounds of index scans.
 _DUE: Final = f"""
-    SELECT run_id, crashes >= $6::bigint FROM moor_run
-    WHERE {TAKABLE} AND wake_at <= $7 AND ($8::boolean OR crashes < $6::bigint)
-    ORDER BY wake_at LIMIT $9 FOR UPDATE SKIP LOCKED
+    WITH t AS MATERIALIZED (SELECT {now("$9")} AS now),
+    due AS MATERIALIZED (
+        SELECT run_id, crashes >= $6::bigint AS crasher, wake_at FROM moor_run
+        WHERE {TAKABLE} AND wake_at <= (SELECT now FROM t) AND ($7::boolean OR crashes < $6::bigint)
+        ORDER BY wake_at LIMIT $8 FOR UPDATE SKIP LOCKED
+    )
+    SELECT t.now, EXISTS (SELECT 1 FROM moor_run WHERE owner IS NOT NULL AND lease_until < (SELECT now FROM t)),
+           due.run_id, due.crasher
+    FROM t LEFT JOIN due ON true ORDER BY due.wake_at
 """
 _TAKE: Final = f"""
     UPDATE moor_run SET
         owner = $2, lease_until = $3, epoch = epoch + 1, attempt = attempt + 1, wake_at = NULL,
         step_started_at = coalesce(step_started_at, greatest(last_at, $4::bigint)), progressed = 0
     WHERE run_id = ANY($1::text[])
-    RETURNING {rows.CLAIM}, session_key, event_seq, event_index
+    RETURNING {rows.CLAIM}, {loading.ALONG}
 """
 # The one who held it did not give it back: charged, unless it got something done (CORE 15); the new epoch fences it. Rows are
 # locked in one order; with SKIP LOCKED whoever holds one is just giving it back, or taking it.
@@ -98,14 +105,13 @@ def able(abilities: Abilities) -> tuple[Any, ...]:
 
 async def claim(tx: Tx, request: ClaimRequest) -> list[tuple[Claim, loading.Position]]:
     """Take due runs, the longest due first. A run that crashed its workers is taken by itself or not at all."""
-    await lose_expired(tx)
-    at = await tx.now()
-    due = await tx.all(_DUE, *able(request.abilities), ALONE_AFTER_CRASHES, at, request.alone, request.limit)
+    due = await _due(tx, request)
     if due and due[0][1]:
         due = due[:1]
     wanted = [run_id for run_id, crasher in due if not crasher or len(due) == 1]
     if not wanted:
         return []
+    at = await tx.now()
     taken = {row[0]: row for row in await tx.all(_TAKE, wanted, request.owner, at + request.lease_ms, at)}
     claims = []
     for run_id, got in zip(wanted, await loading.load(tx, [taken[run_id] for run_id in wanted]), strict=True):
@@ -134,7 +140,7 @@ async def refresh(tx: Tx, run_id: str, epoch: int) -> tuple[Claim, loading.Posit
         LeaseLost: it isn't held by this epoch.
     """
     await fence(tx, run_id, epoch, lock=False)
-    row = await tx.one(f"SELECT {rows.CLAIM}, session_key, event_seq, event_index FROM moor_run WHERE run_id = $1", run_id)
+    row = await tx.one(f"SELECT {rows.CLAIM}, {loading.ALONG} FROM moor_run WHERE run_id = $1", run_id)
     if row is None:
         raise LeaseLost(run_id, epoch)
     (got,) = await loading.load(tx, [row])
@@ -178,6 +184,17 @@ async def unstrand(tx: Tx, run_id: str) -> bool:
     if found:
         tx.changed.add(run_id)
     return found
+
+
+async def _due(tx: Tx, request: ClaimRequest) -> list[tuple[str, bool]]:
+    """Lock what is due, each with whether it crashed its workers; leases that are over are ended first."""
+    args = (*able(request.abilities), ALONE_AFTER_CRASHES, request.alone, request.limit, tx.override)
+    found = await tx.all(_DUE, *args)
+    if found[0][1]:
+        await lose_expired(tx)
+        found = await tx.all(_DUE, *args)
+    tx.note_now(found[0][0])
+    return [(run_id, crasher) for _, _, run_id, crasher in found if run_id is not None]
 
 
 def _lost(tx: Tx, lost: Sequence[Any]) -> int:

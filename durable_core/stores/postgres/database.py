@@ -20,7 +20,7 @@ from durable_core import failpoints
 from durable_core.clock import Clock
 from durable_core.errors import CommitUnknown, DurableError, Unavailable
 from durable_core.stores.postgres.connect import Pool, Settings, collides, is_lost, sorted_error
-from durable_core.stores.postgres.sql import qualified
+from durable_core.stores.postgres.sql import literal, qualified
 from durable_core.stores.postgres.tx import Again, Row, Tx
 from durable_core.stores.sealing import Sealing
 
@@ -109,18 +109,42 @@ class Database:
         _pass(_AFTER, label)
         return rows
 
+    async def attempt(self, sql: str, *args: Any, label: str | None = None) -> Row | None:
+        """Return the row of a statement that did all; None when a transaction has to find out what is in its way.
+
+        Raises:
+            Unavailable, Broken: for the database's own faults.
+        """
+        try:
+            rows = await self.statement(sql, *args, label=label)
+        except (asyncpg.DivisionByZeroError, asyncpg.UniqueViolationError):
+            return None
+        except _FAULTS as error:
+            if collides(error):
+                return None
+            raise sorted_error(error) from error
+        return rows[0] if rows else None
+
     def tell(self, changed: frozenset[str]) -> None:
         """Tell of runs that a committed transaction changed."""
         if changed and self._on_commit is not None:
             self._on_commit(changed)
 
     async def notify(self, channel: str, text: str) -> None:
-        """Tell other sessions, in a transaction of its own; goes on while the database is closing.
+        """Tell other sessions, in one transaction of its own that waits for no disk; goes on while the store is closing.
 
         Raises:
             Unavailable, Broken: it can't be told.
         """
-        await self.transaction(lambda tx: tx.all("SELECT pg_notify($1, $2)", channel, text))
+        connection = await self._pool.acquire()
+        try:
+            await connection.execute(f"{_BEGIN_SOFT}; SELECT pg_notify({literal(channel)}, {literal(text)}); COMMIT")
+        except BaseException as error:
+            await self._drop_out(connection)
+            if isinstance(error, _FAULTS):
+                raise sorted_error(error) from error
+            raise
+        self._pool.give_back(connection)
 
     async def finish(self) -> None:
         """Take nothing more, and wait for what was begun."""

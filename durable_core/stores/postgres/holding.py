@@ -6,9 +6,6 @@ What lives here: choosing between `plain.py` and `commits.py`, and keeping where
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import asyncpg
 
 from durable_core.clock import Clock
 from durable_core.crypto import SessionKey
@@ -23,7 +20,6 @@ from durable_core.model import (
     StepCommit,
 )
 from durable_core.stores.postgres import claims, commits, loading, plain
-from durable_core.stores.postgres.connect import collides, sorted_error
 from durable_core.stores.postgres.database import COMMIT, RECORD, Database
 from durable_core.stores.postgres.loading import Position
 from durable_core.stores.postgres.tx import Row
@@ -88,7 +84,7 @@ class Holding:
                     body=body,
                     drafts=drafts,
                 )
-                row = await self._statement(sql, args, label=RECORD)
+                row = await self._database.attempt(sql, *args, label=RECORD)
                 if row is not None:
                     return self._appended(run_id, at, drafts, row)
             try:
@@ -120,7 +116,8 @@ class Holding:
         async def work() -> Signals:
             at, session_key = self._standing(run_id, epoch, None)
             if at is not None and session_key is not None and drafts:
-                row = await self._statement(*plain.append(run_id, at, session_key, self._clock.override(), drafts))
+                sql, args = plain.append(run_id, at, session_key, self._clock.override(), drafts)
+                row = await self._database.attempt(sql, *args)
                 if row is not None:
                     return self._appended(run_id, at, drafts, row)
             try:
@@ -139,7 +136,8 @@ class Holding:
         run_id = commit.run_id
         at, session_key = self._standing(run_id, commit.epoch, commit.step_n)
         if at is not None and session_key is not None and plain.is_plain(commit):
-            row = await self._statement(*plain.commit(commit, at, session_key, self._clock.override()), label=COMMIT)
+            sql, args = plain.commit(commit, at, session_key, self._clock.override())
+            row = await self._database.attempt(sql, *args, label=COMMIT)
             if row is not None:
                 return await self._finished(commit, at, row)
         try:
@@ -177,15 +175,3 @@ class Holding:
     def _standing(self, run_id: str, epoch: int, step_n: int | None) -> tuple[Position | None, SessionKey | None]:
         place = self._positions.get(run_id, epoch, step_n)
         return place, None if place is None else self._sealing.cached(run_id)
-
-    async def _statement(self, sql: str, args: Sequence[Any], *, label: str | None = None) -> Row | None:
-        """Return the row of a statement that did all; None when a transaction has to find out what is in its way."""
-        try:
-            rows = await self._database.statement(sql, *args, label=label)
-        except (asyncpg.DivisionByZeroError, asyncpg.UniqueViolationError):
-            return None
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-            if collides(error):
-                return None
-            raise sorted_error(error) from error
-        return rows[0] if rows else None

@@ -33,7 +33,15 @@ _PENDING: Final = f"""
         ON r.run_id = x.run_id AND r.step_n = x.step_n
     {_IN_ORDER}
 """
-_CLAIM_WIDTH: Final = len(rows.CLAIM.split(","))
+ALONG: Final = """
+    session_key, event_seq, event_index,
+    EXISTS (SELECT 1 FROM moor_command c WHERE c.run_id = moor_run.run_id AND c.taken_step IS NULL),
+    EXISTS (SELECT 1 FROM moor_prompt p WHERE p.run_id = moor_run.run_id AND p.outcome IS NULL),
+    EXISTS (SELECT 1 FROM moor_record r WHERE r.run_id = moor_run.run_id AND r.step_n = moor_run.step_no)
+"""
+"""What `load` needs beside `CLAIM`: the key, where events stand, and whether there are commands, prompts, records to read."""
+_KEY: Final = len(rows.CLAIM.split(","))
+_SEQ, _INDEX, _COMMANDED, _ASKED, _RECORDED = range(_KEY + 1, _KEY + 6)
 
 
 class Position(NamedTuple):
@@ -49,15 +57,18 @@ class Position(NamedTuple):
 
 
 async def load(tx: Tx, taken: Sequence[Row]) -> list[tuple[Claim, Position] | DurableError]:
-    """Return a claim for each row of `CLAIM, session_key, event_seq, event_index`, or why its run can't be opened."""
-    ids = [row[0] for row in taken]
+    """Return a claim for each row of `CLAIM` and `ALONG`, or why its run can't be opened."""
     for row in taken:
-        tx.note_key(row[0], row[_CLAIM_WIDTH])
-    commands = _by_run(await tx.all(_COMMANDS, ids, 0), 0)
-    prompts = _by_run(await tx.all(_OPEN, ids), 1)
+        tx.note_key(row[0], row[_KEY])
+    commanded = [row[0] for row in taken if row[_COMMANDED]]
+    asked = [row[0] for row in taken if row[_ASKED]]
+    recorded = [(row[0], row[8]) for row in taken if row[_RECORDED]]
+    commands = _by_run(await tx.all(_COMMANDS, commanded, 0), 0) if commanded else {}
+    prompts = _by_run(await tx.all(_OPEN, asked), 1) if asked else {}
     answering = [run_id for run_id, found in commands.items() if any(row[2] == "response" for row in found)]
     answered = _by_run(await tx.all(_ANSWERED, answering), 1) if answering else {}
-    records = _by_run(await tx.all(_PENDING, ids, [row[8] for row in taken]), 0)
+    pending = await tx.all(_PENDING, *map(list, zip(*recorded, strict=True))) if recorded else []
+    records = _by_run(pending, 0)
     now = await tx.now()
     loaded: list[tuple[Claim, Position] | DurableError] = []
     for row in taken:
@@ -80,8 +91,8 @@ async def load(tx: Tx, taken: Sequence[Row]) -> list[tuple[Claim, Position] | Du
                 claim.attempt,
                 claim.deployment,
                 claim.step_started_at,
-                row[_CLAIM_WIDTH + 1],
-                row[_CLAIM_WIDTH + 2],
+                row[_SEQ],
+                row[_INDEX],
             )
             loaded.append((claim, place))
     return loaded

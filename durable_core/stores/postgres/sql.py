@@ -28,6 +28,11 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def literal(text: str) -> str:
+    """Return a text as a string constant, for statements that take no parameters."""
+    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
 @lru_cache(maxsize=1_000)
 def qualified(sql: str, namespace: str) -> str:
     """Return a statement with its tables in a schema. A search path set on the connection would not survive a pooler."""

@@ -44,12 +44,12 @@ from durable_core.model import (
 )
 from durable_core.schema import HEAD
 from durable_core.store import Listener, Store
-from durable_core.stores.postgres import admission as admissions
 from durable_core.stores.postgres import claims, commits, loading, outbox, prompts, reads, retention, runs, workers
 from durable_core.stores.postgres.alive import GRACE_SECONDS, Heartbeats, Locks
 from durable_core.stores.postgres.connect import Settings
-from durable_core.stores.postgres.database import ADMIT, SETTLE, Database
+from durable_core.stores.postgres.database import SETTLE, Database
 from durable_core.stores.postgres.holding import Holding
+from durable_core.stores.postgres.inbox import Inbox
 from durable_core.stores.postgres.listen import Bell, Ear, channel_of
 from durable_core.stores.postgres.tx import Tx
 from durable_core.stores.sealing import Sealing
@@ -66,6 +66,7 @@ class PostgresStore(Store):
         self._grace = grace
         self._database = Database(settings, clock=clock, sealing=self._sealing, on_commit=self._committed)
         self._holding = Holding(self._database, clock=clock, sealing=self._sealing)
+        self._inbox = Inbox(self._database, clock=clock, sealing=self._sealing)
         # without a session nobody says what changed; a number that grows with every transaction of the cluster tells that much
         self._watch = Watch(None if settings.has_session else self._version)
         self._incarnation: str | None = None
@@ -119,7 +120,7 @@ class PostgresStore(Store):
     # ── admission ──
 
     async def admit(self, admission: Admission) -> Receipt:
-        return await self._database.write(lambda tx: admissions.admit(tx, admission), label=ADMIT)
+        return await self._inbox.admit(admission)
 
     async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
         return await self._database.write(lambda tx: prompts.answer(tx, answer), label=SETTLE)
