@@ -15,7 +15,8 @@ from importlib.metadata import version
 from typing import Any
 
 from durable_core.context import WorkflowContext
-from durable_core.engine import Engine
+from durable_core.engine.engine import Engine
+from durable_core.engine.loading import WarmBodies
 from durable_core.operations import Hook
 from durable_core.registry import step, workflow
 from durable_core.worker import WorkerOptions
@@ -27,7 +28,6 @@ TEXTS = payloads()
 CLOSED = os.environ.get("BENCH_GATE") == "closed"
 """Whether the sixth step of a workflow in flight stays where it is, to be killed there."""
 STEPS = 10
-GO = Hook("go")
 TOGETHER = 64
 """How many workflows are started or looked at together."""
 
@@ -35,6 +35,11 @@ _stamps: dict[str, int] = {}
 _arrived: set[str] = set()
 _finished: dict[str, int] = {}
 _executed: list[int] = []
+
+
+def go(run_id: str) -> str:
+    """Return the name that a run is signalled by."""
+    return f"go:{run_id}"
 
 
 @step
@@ -58,11 +63,6 @@ async def stamp(key: str) -> None:
     _stamps[key] = time.monotonic_ns()
 
 
-@step
-async def finish(key: str) -> None:
-    _finished[key] = time.monotonic_ns()
-
-
 @workflow
 async def ten(ctx: WorkflowContext, start: int) -> int:
     for n in range(STEPS):
@@ -72,7 +72,7 @@ async def ten(ctx: WorkflowContext, start: int) -> int:
 
 @workflow
 async def parked(ctx: WorkflowContext) -> str:
-    got: str = await ctx.wait_for(GO)
+    got: str = await ctx.wait_for(Hook(go(ctx.run_id)))
     await ctx.step(stamp, ctx.run_id)
     return got
 
@@ -91,7 +91,7 @@ async def long(ctx: WorkflowContext, count: int) -> int:
     for n in range(count):
         await ctx.step(think, n)
     _finished[ctx.run_id] = time.monotonic_ns() - began
-    await ctx.wait_for(GO)
+    await ctx.wait_for(Hook(go(ctx.run_id)))
     await ctx.step(stamp, ctx.run_id)
     return count
 
@@ -118,9 +118,7 @@ class OurSide:
     async def park(self, count: int) -> Mapping[str, Any]:
         """Start workflows that wait for a signal."""
         ids = await self._started(parked, count)
-        await asyncio.sleep(1)
-        while self.engine.busy:
-            await asyncio.sleep(0.05)
+        await self._idle()
         return {"ids": ids}
 
     async def signal(self, ids: list[str], gap: float) -> Mapping[str, Any]:
@@ -129,7 +127,7 @@ class OurSide:
         for run_id in ids:
             await asyncio.sleep(chance.uniform(0, 2 * gap))
             sent[run_id] = time.monotonic_ns()
-            await self.engine.signal(run_id, GO, "x")
+            await self.engine.signal(go(run_id), "x")
         return {"sent": sent}
 
     async def stamps(self, ids: list[str], wait: float) -> Mapping[str, Any]:
@@ -149,7 +147,7 @@ class OurSide:
     async def recover(self, count: int, signalled: str, until_ns: int) -> Mapping[str, Any]:
         """Send one parked workflow its signal at once; when it and all that were in flight went on, or how far they came."""
         sent, spent = time.monotonic_ns(), None
-        await self.engine.signal(signalled, GO, "x")
+        await self.engine.signal(go(signalled), "x")
         while time.monotonic_ns() < until_ns:
             if spent is None and len(_finished) >= count:
                 spent = used()
@@ -171,17 +169,23 @@ class OurSide:
         """Run one workflow of many steps that then waits."""
         run_id = (await self.engine.start(long, count)).run_id
         took = await _taken(run_id)
-        while self.engine.busy:
-            await asyncio.sleep(0.01)
+        await self._idle()
         return {"id": run_id, "took_ns": took}
 
     async def replay(self, workflow_id: str) -> Mapping[str, Any]:
         """Wake that workflow here, where its body isn't warm; what its body took, and the whole way to its next step."""
         sent = time.monotonic_ns()
-        await self.engine.signal(workflow_id, GO, "x")
+        await self.engine.signal(go(workflow_id), "x")
         while workflow_id not in _stamps:
             await asyncio.sleep(0.001)
         return {"took_ns": await _taken(workflow_id), "answered_ns": _stamps[workflow_id] - sent}
+
+    async def _idle(self) -> None:
+        """Wait until nothing runs here, twice with a while between."""
+        for _ in range(2):
+            await asyncio.sleep(0.2)
+            while self.engine._worker is not None and self.engine._worker.busy:
+                await asyncio.sleep(0.02)
 
     async def _started(self, what: Any, count: int) -> list[str]:
         ids: list[str] = []
@@ -198,17 +202,26 @@ async def _taken(run_id: str) -> int:
 
 
 async def main(url: str, role: str) -> None:
-    """Work (`app`; `cold` keeps no body warm) or only send (`client`), and answer."""
-    store = await opened(url)
-    engine = Engine(
-        store, [ten, parked, flying, long], options=WorkerOptions(concurrency=2_000), warm=0 if role == "cold" else 1_000
-    )
-    if role != "client":
-        await engine.start_worker()
-    side = OurSide(engine)
-    handlers = (side.versions, side.steps, side.park, side.signal, side.stamps, side.fly, side.recover, side.record, side.replay)
-    await answer({handler.__name__: handler for handler in handlers})
-    os._exit(0)
+    """Work (`app`; `wide` on a thousand runs at once, `cold` with no body kept warm) or only send (`client`), and answer."""
+    options = WorkerOptions(concurrency=1_200) if role == "wide" else WorkerOptions()
+    engine = Engine(await opened(url), workflows=[ten, parked, flying, long], options=options, work=role != "client")
+    async with engine:
+        if role == "cold" and engine._runner is not None:
+            engine._runner.warm = WarmBodies(0)
+        side = OurSide(engine)
+        handlers = (
+            side.versions,
+            side.steps,
+            side.park,
+            side.signal,
+            side.stamps,
+            side.fly,
+            side.recover,
+            side.record,
+            side.replay,
+        )
+        await answer({handler.__name__: handler for handler in handlers})
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -29,13 +29,15 @@ async def recovery(folder: Path, *, peers: bool = False) -> list[Row]:
     async with places(folder) as found:
         for kind in Places.KINDS:
             place = await found.new(kind)
-            before = await start_side(f"ours {kind} before", _OURS, place.url, folder=folder, more={"BENCH_GATE": "closed"})
+            before = await start_side(
+                f"ours {kind} before", _OURS, place.url, "wide", folder=folder, more={"BENCH_GATE": "closed"}
+            )
             try:
                 parked = (await before.ask("park", count=PARKED))["ids"]
                 await before.ask("fly", count=FLYING)
             finally:
                 await before.kill()
-            after = await start_side(f"ours {kind} after", _OURS, place.url, folder=folder)
+            after = await start_side(f"ours {kind} after", _OURS, place.url, "wide", folder=folder)
             rows += await _recovered(after, f"{kind}, ours", parked[PARKED // 2], targets=("≤ 3 s", "≤ 0.5 s"))
         if peers:
             rows += await _dbos(await found.postgres(), folder)

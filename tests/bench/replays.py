@@ -32,10 +32,10 @@ async def replay(folder: Path, *, peers: bool = False) -> list[Row]:
 async def _of(place: Place, folder: Path, name: str, module: str, python: str | None) -> list[Row]:
     head, sides = f"{place.kind}, {name}", list[Side]()
     try:
-        sides.append(await start_side(f"{head} before", module, place.url, folder=folder, python=python))
+        sides.append(await start_side(f"{head} before", module, place.url, "app", folder=folder, python=python))
         first = await sides[0].ask("record", count=COUNT)
         await sides[0].kill()
-        sides.append(await start_side(f"{head} after", module, place.url, folder=folder, python=python))
+        sides.append(await start_side(f"{head} after", module, place.url, "app", folder=folder, python=python))
         again = await sides[1].ask("replay", workflow_id=first["id"])
     finally:
         for side in sides:
