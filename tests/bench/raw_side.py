@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
-import asyncpg  # type: ignore[import-untyped]
+import asyncpg
 import orjson
 
 from tests.bench.lines import answer, load

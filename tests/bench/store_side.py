@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Mapping
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 from durable_core.clock import DatabaseClock
 from durable_core.codec import encode
@@ -79,7 +79,7 @@ async def ten(store: Store, first: int) -> int:
     await store.admit(start())
     (claim,) = await store.claim(ClaimRequest(owner=store.incarnation, lease_ms=60_000, limit=1, abilities=ABILITIES))
     for n in range(STEPS):
-        output = encode({"ok": True, "value": TEXTS[(first + n) % len(TEXTS)]})
+        output = encode({"ok": True, "value": cast("Any", TEXTS[(first + n) % len(TEXTS)])})
         commit = StepCommit(
             run_id=claim.run_id,
             epoch=claim.epoch,

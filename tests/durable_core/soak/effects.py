@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-import asyncpg  # type: ignore[import-untyped]
+import asyncpg
 
 TABLE: Final = "CREATE TABLE IF NOT EXISTS soak_effect (run text, n int, nonce text PRIMARY KEY, owner text)"
 OUTAGE_SECONDS: Final = 60
@@ -38,6 +38,8 @@ class Effects(Protocol):
 
     async def all(self) -> list[Effect]: ...
 
+    async def close(self) -> None: ...
+
 
 class FileEffects:
     """In a SQLite file beside the store's."""
@@ -55,7 +57,7 @@ class FileEffects:
         with closing(self._connection.execute("SELECT run, n, nonce, owner FROM soak_effect")) as cursor:
             return [Effect(*row) for row in cursor]
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._connection.close()
 
 
@@ -63,7 +65,7 @@ class PostgresEffects:
     """In a table beside the store's; it outlives the server's restarts."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
+        self._url = url.replace("+psycopg", "", 1)
         self._connection: asyncpg.Connection | None = None
         self._lock = asyncio.Lock()
 

@@ -67,19 +67,17 @@ class Fleet:
 
     async def start(self) -> Worker:
         """Start one more; it works when this returns."""
-        worker = await self._launched()
-        await worker.heard_of("ready")
-        self.workers.append(worker)
-        return worker
+        self.workers.append(await self._launched())
+        await self.workers[-1].heard_of("ready")
+        return self.workers[-1]
 
     async def replace(self, place: int) -> None:
         """Kill one, and start another in its place."""
         old = self.workers[place]
         self.killed.add(old.owner)
         await old.kill()
-        new = await self._launched()
-        self.workers[place] = new
-        await new.heard_of("ready")
+        self.workers[place] = await self._launched()
+        await self.workers[place].heard_of("ready")
 
     async def _launched(self) -> Worker:
         self.count += 1
