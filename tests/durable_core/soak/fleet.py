@@ -10,12 +10,13 @@ import json
 import os
 import signal
 import sys
+import tempfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PATIENCE: Final = 60
@@ -28,13 +29,16 @@ class Worker:
 
     owner: str
     process: Process
+    log: IO[bytes]
 
     async def heard(self) -> dict[str, Any]:
         """Read its next line."""
         assert self.process.stdout is not None
         async with asyncio.timeout(PATIENCE):
             line = await self.process.stdout.readline()
-        assert line, f"{self.owner} ended without a word: {self.process.returncode}"
+        if not line:
+            self.log.seek(0)
+            raise AssertionError(f"{self.owner} ended: {self.process.returncode} {self.log.read().decode()[-2000:]}")
         return dict(json.loads(line))
 
     async def heard_of(self, name: str) -> Any:
@@ -52,6 +56,7 @@ class Worker:
         if self.process.returncode is None:
             self.process.kill()
         await self.process.communicate()
+        self.log.close()
 
 
 @dataclass(slots=True)
@@ -83,7 +88,8 @@ class Fleet:
         self.count += 1
         owner = f"w{self.count}"
         command = (sys.executable, "-m", "tests.durable_core.soak.app", self.url, self.effects, owner, *self.more)
-        return Worker(owner, await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, cwd=ROOT))
+        log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
+        return Worker(owner, await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=log, cwd=ROOT), log)
 
     async def close(self) -> None:
         """Kill all."""
