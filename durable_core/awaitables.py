@@ -60,10 +60,12 @@ class DetTask(asyncio.Task[Any]):
         name: str | None,
         context: contextvars.Context | None,
     ) -> None:
-        self._hash, number = loop.task_hash()
+        self._hash = number = loop.task_hash()
         self.inner = coro
         super().__init__(Guard(coro, loop), loop=loop, name=name or f"task-{number}", context=context)
         self._log_destroy_pending = False  # a body is dropped while it waits: that is no fault
+        # asyncio keeps all tasks of the process in one set, whose order no log can hold: all_tasks() knows none of a body's.
+        asyncio._unregister_task(self)  # noqa: SLF001 - CPython offers it to loops
 
     def __hash__(self) -> int:
         return self._hash
@@ -142,6 +144,8 @@ class Guard(Coroutine[Any, Any, Any]):
 
     def _foreign(self, awaited: object) -> BaseException:
         line = suspended_line(self._coro, self._loop.home)
+        if asyncio.isfuture(awaited):
+            awaited._asyncio_future_blocking = False  # noqa: SLF001 - as it was before this body awaited it: its own loop goes on
         return self._loop.poisoned_by(f"the body awaited {_named(awaited)}, which nobody records", "use ctx.step(...)", line=line)
 
 

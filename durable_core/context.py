@@ -6,13 +6,13 @@ What lives here: `WorkflowContext`, and the facts a step is told. What does not:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
 from durable_core.clock import milliseconds
@@ -32,6 +32,9 @@ from durable_core.registry import Workflow, step_of
 
 if TYPE_CHECKING:
     from durable_core.loop import DetLoop
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,7 @@ class ChildHandle:
         self.run_id = run_id
         self._future = future
 
-    def result(self) -> Awaitable[Any]:
+    def result(self) -> asyncio.Future[Any]:
         """Return its result, to be awaited as often as wanted; raises `ChildFailed` in the body."""
         return asyncio.shield(self._future)
 
@@ -130,6 +133,10 @@ class WorkflowContext:
         """Show where the run is; not recorded, not shown again in a replay."""
         self._host.progress(value)
 
+    @overload
+    def step(self, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]: ...
+    @overload
+    def step(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]: ...
     def step(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
         """Run a function outside the body, once it is recorded for good; raises `StepFailed` in the body.
 
@@ -164,7 +171,7 @@ class WorkflowContext:
         on_expiry: OnExpiry = "deny",
         by: Any = None,
         name: str = "",
-    ) -> Awaitable[Answer]:
+    ) -> asyncio.Future[Answer]:
         """Ask a person and wait for the answer, however long it takes.
 
         Args:
@@ -191,11 +198,11 @@ class WorkflowContext:
         )
         return self._open(OpKind.ASK, name, question=question)
 
-    def wait_for(self, hook: Hook | str) -> Awaitable[Any]:
+    def wait_for(self, hook: Hook | str) -> asyncio.Future[Any]:
         """Return the next payload of a hook; those that came before are kept in order."""
         return self._loop.next_signal(Hook(hook) if isinstance(hook, str) else hook)
 
-    def webhook(self, name: str = "") -> Awaitable[Webhook]:
+    def webhook(self, name: str = "") -> asyncio.Future[Webhook]:
         """Return a hook with a secret address of its own; what is POSTed there comes by `ctx.wait_for(hook)`."""
         return self._open(OpKind.WEBHOOK, name)
 
@@ -243,9 +250,9 @@ class WorkflowContext:
         child = ChildStart(workflow=workflow, args=args, kwargs=kwargs, run_id=run_id, key=key, detached=detached)
         return run_id, self._loop.open_operation(Operation(id=op, kind=OpKind.CHILD, name=workflow.name, child=child))
 
-    def _open(self, kind: OpKind, name: str, *, question: AskOptions | None = None) -> Awaitable[Any]:
+    def _open(self, kind: OpKind, name: str, *, question: AskOptions | None = None) -> asyncio.Future[Any]:
         op = self._loop.ledger.next_id(kind, name)
-        hook = Hook(op) if kind is OpKind.WEBHOOK else None
+        hook = Webhook(op) if kind is OpKind.WEBHOOK else None
         return self._loop.open_operation(Operation(id=op, kind=kind, name=name, question=question, hook=hook))
 
 

@@ -78,11 +78,12 @@ class Ledger:
     def signal(self, name: str, payload: Any) -> None:
         """Hand a payload to the first waiter, or keep it until somebody waits."""
         waiters = self._waiters.get(name)
-        if waiters:
+        while waiters:
             future = waiters.popleft()
             self._close_hook(name)
-            future.set_result(payload)
-            return
+            if not future.done():
+                future.set_result(payload)
+                return
         self._signals.setdefault(name, deque()).append(payload)
 
     def leave(self, future: OpFuture) -> None:
@@ -94,6 +95,7 @@ class Ledger:
             self._close_hook(name)
 
     def _close_hook(self, name: str) -> None:
+        """Close the operation that stands for all waiters of a hook, with the last of them."""
         if not self._waiters[name]:
             del self._waiters[name]
             del self.open[f"{OpKind.SIGNAL.value}:{name}"]

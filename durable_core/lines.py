@@ -14,10 +14,12 @@ from typing import Any, Final
 _LIBRARIES: Final = tuple(sysconfig.get_paths()[name] + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _CORE: Final = str(Path(__file__).parent) + "/"
 
+_LOOP: Final = _CORE + "loop.py"
+
 
 def running_line(frame: FrameType | None, home: str) -> str | None:
-    """Return `file:line (function)` of the innermost frame of the author's, from a running frame outwards."""
-    while frame is not None:
+    """Return `file:line (function)` of the innermost frame of the author's, from a running frame outwards to the loop's."""
+    while frame is not None and not (frame.f_code.co_name == "run" and frame.f_code.co_filename == _LOOP):
         if _is_authors(frame, home):
             return _line(frame)
         frame = frame.f_back

@@ -14,8 +14,7 @@ import threading
 import time
 from asyncio import events, tasks
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
-from hashlib import sha256
+from collections.abc import Callable, Coroutine
 from math import ceil
 from types import CodeType
 from typing import Any, Final, NoReturn, TypeVarTuple
@@ -56,11 +55,9 @@ class DetLoop(asyncio.AbstractEventLoop):
         self._limit = block_limit
         self._ready: deque[events.Handle] = deque()
         self._tasks: list[DetTask] = []
+        self._sweep_at = 64
         self._futures_made = 0
         self._tasks_made = 0
-        # The low bits count, so that small sets keep the order of creation; the high ones tell apart the tasks of
-        # many bodies, which asyncio keeps in one set of the process.
-        self._salt = int.from_bytes(sha256(run_id.encode()).digest()[:5], "big") << 20
         self._thread: int | None = None
         self._watch = Watch(run_id, home, block_limit, self._blocked)
 
@@ -69,12 +66,12 @@ class DetLoop(asyncio.AbstractEventLoop):
     def future_hash(self) -> int:
         """Return the hash of the next future."""
         self._futures_made += 1
-        return self._salt + self._futures_made
+        return self._futures_made
 
-    def task_hash(self) -> tuple[int, int]:
-        """Return the hash of the next task and its number; counted apart, since asyncio's own futures differ by version."""
+    def task_hash(self) -> int:
+        """Return the hash of the next task, its number: counted apart, since asyncio's own futures differ by version."""
         self._tasks_made += 1
-        return self._salt + self._tasks_made, self._tasks_made
+        return self._tasks_made
 
     def poisoned_by(self, what: str, use: str, *, line: str | None = None) -> Poison:
         """Poison the loop, and return what to raise; the first poison stays."""
@@ -89,7 +86,7 @@ class DetLoop(asyncio.AbstractEventLoop):
 
     def _blocked(self, line: str | None, seconds: float) -> None:
         if self.poison is None:
-            self.poison = BodyBlocked(line=line, seconds=seconds, limit=self._limit)
+            self.poison = BodyBlocked(line=line or self.where(), seconds=seconds, limit=self._limit)
 
     # ── what asyncio asks of a loop ──
 
@@ -162,6 +159,9 @@ class DetLoop(asyncio.AbstractEventLoop):
         if asyncio.isfuture(coro):
             coro = awaiting(coro)
         task = DetTask(coro, loop=self, name=name, context=context)
+        if len(self._tasks) > self._sweep_at:
+            self._tasks = [one for one in self._tasks if not one.done()]
+            self._sweep_at = 2 * len(self._tasks) + 64
         self._tasks.append(task)
         return task
 
@@ -182,7 +182,7 @@ class DetLoop(asyncio.AbstractEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Log what a task or callback of the body left behind."""
-        if not self.quiet and not self.evicting:
+        if not self.quiet and not self.evicting and self.poison is None:
             log.error("%s (workflow %s)", context.get("message"), self._watch.run_id, exc_info=context.get("exception"))
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
@@ -218,7 +218,7 @@ class DetLoop(asyncio.AbstractEventLoop):
             self.call_soon(_finish, future)
         return future
 
-    def next_signal(self, hook: Hook) -> Awaitable[Any]:
+    def next_signal(self, hook: Hook) -> OpFuture:
         """Return the next payload of a hook."""
         future = OpFuture(loop=self)
         if not self.evicting:
@@ -281,13 +281,19 @@ class DetLoop(asyncio.AbstractEventLoop):
         while ready:
             handle = ready.popleft()
             if not handle._cancelled:  # noqa: SLF001 - as BaseEventLoop does
-                handle._run()  # noqa: SLF001 - same
+                self._call(handle)
             if self.poison is not None:
                 ready.clear()
                 return
             turns += 1
             if not turns % _LOOK_AT_CLOCK_EVERY and time.monotonic() - self._watch.since > self._limit:
-                self._blocked(self._watch.line or self.where(), time.monotonic() - self._watch.since)
+                self._blocked(self._watch.line, time.monotonic() - self._watch.since)
+
+    def _call(self, handle: events.Handle) -> None:
+        try:
+            handle._run()  # noqa: SLF001 - as BaseEventLoop does
+        except SystemExit as error:
+            self.poisoned_by(f"a callback raised SystemExit({error.code!r})", "a workflow ends by returning or raising")
 
     def where(self) -> str | None:
         """Return the line on which the body's first unfinished task waits."""
@@ -311,6 +317,10 @@ class DetLoop(asyncio.AbstractEventLoop):
                 except BaseException as error:  # noqa: BLE001 - the author's, in a body that is over
                     log.debug("closing a task of %s raised %r", self._watch.run_id, error)
                 break
+            else:
+                # Its next `finally` runs when it is collected, outside the window; operations stay inert there too.
+                line = suspended_line(task.inner, self.home)
+                log.warning("the body of %s swallows its end (GeneratorExit) at %s", self._watch.run_id, line)
 
 
 def _finish(future: OpFuture) -> None:

@@ -132,6 +132,8 @@ class Hook:
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("a hook needs a name")
+        if self.name.startswith("webhook:") and type(self) is Hook:
+            raise ValueError("names that begin with `webhook:` belong to ctx.webhook()")
 
     def __aiter__(self) -> Payloads:
         return Payloads(self)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from durable_core.awaitables import DetTimer, OpFuture
 from durable_core.context import WorkflowContext
@@ -17,10 +17,16 @@ from durable_core.failures import ChildFailed, Evicted, NonDeterminism, NotDurab
 from durable_core.ledger import State
 from durable_core.lines import home_of
 from durable_core.loop import DetLoop
-from durable_core.operations import Answer, Entry, EntryKind, Operation, Raised, Returned, Webhook
+from durable_core.operations import Answer, Entry, EntryKind, Operation, OpKind, Raised, Returned, Webhook
 from durable_core.registry import Workflow
 
-_COMPLETES: Final = frozenset({EntryKind.STEP, EntryKind.TIMER, EntryKind.ANSWER, EntryKind.CHILD, EntryKind.WEBHOOK})
+_COMPLETES: Final = {
+    EntryKind.STEP: OpKind.STEP,
+    EntryKind.TIMER: OpKind.TIMER,
+    EntryKind.ANSWER: OpKind.ASK,
+    EntryKind.CHILD: OpKind.CHILD,
+    EntryKind.WEBHOOK: OpKind.WEBHOOK,
+}
 
 
 class Replay:
@@ -59,6 +65,8 @@ class Replay:
         self._args = tuple(args)
         self._kwargs = dict(kwargs or {})
         self._main: asyncio.Task[Any] | None = None
+        self.position = 0
+        """The position after the last entry delivered: a warm body is good only where the log goes on there (CORE, Replay 10)."""
         self._closed = False
         self._replaying = False
         self._marks = set(marks)
@@ -124,6 +132,9 @@ class Replay:
             Evicted: `close` was called.
         """
         self._check_open()
+        if entry.n < self.position:
+            raise ValueError(f"entry {entry.n} was delivered before; the next is {self.position}")
+        self.position = entry.n + 1
         self._marks.update(entry.marks)
         if entry.kind is EntryKind.FAILED or entry.kind is EntryKind.ASKED:
             if entry.op and entry.op not in self.loop.ledger.states:
@@ -185,13 +196,16 @@ class Replay:
 
     def progress(self, value: Any) -> None:
         """Keep what the body shows, unless it was shown before."""
-        if not self._replaying:
+        if not self._replaying and not self._closed:
             self._progress.append(value)
 
     # ── driving ──
 
     def _begin(self) -> None:
-        coro = self._workflow.fn(WorkflowContext(self), *self._args, **self._kwargs)
+        try:
+            coro = self._workflow.fn(WorkflowContext(self), *self._args, **self._kwargs)
+        except TypeError as error:  # arguments that don't fit are the run's failure, not the worker's
+            coro = _raise(error)
         self._main = self.loop.create_task(coro, name=self._workflow.name, context=contextvars.Context())
 
     def _delivery(self, entry: Entry) -> Callable[[], object]:
@@ -210,6 +224,8 @@ class Replay:
         if state is State.DROPPED:
             self._move_clock(entry.at)
             return _nothing
+        if self.loop.ledger.open[entry.op].kind is not _COMPLETES[entry.kind]:
+            self._mismatch(entry, f"which is completed by a {entry.kind.value}")
         operation, target = self.loop.ledger.complete(entry.op)
         self._move_clock(max(entry.at, operation.due_at or 0))
         return lambda: _complete(operation, target, entry)
@@ -235,7 +251,7 @@ class Replay:
         if self.loop.poison is not None:
             raise self.loop.poison
 
-    def _mismatch(self, entry: Entry, reason: str) -> None:
+    def _mismatch(self, entry: Entry, reason: str) -> NoReturn:
         recorded = entry.op or entry.kind.value
         raise self._poisoned(
             NonDeterminism(position=entry.n, recorded=recorded, asked=list(self.loop.ledger.open), reason=reason)
@@ -247,6 +263,10 @@ class Replay:
         return poison
 
 
+async def _raise(error: Exception) -> NoReturn:
+    raise error
+
+
 def _nothing() -> None:
     """Do nothing: only the clock moved."""
 
@@ -254,6 +274,8 @@ def _nothing() -> None:
 def _complete(operation: Operation, target: OpFuture | DetTimer, entry: Entry) -> None:
     if isinstance(target, DetTimer):
         target._run()  # noqa: SLF001 - a handle is run by its loop
+    elif target.done():
+        return  # the body completed it itself
     elif entry.kind is EntryKind.ANSWER:
         target.set_result(Answer.of(entry.value))
     elif entry.kind is EntryKind.WEBHOOK:
