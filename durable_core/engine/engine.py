@@ -182,7 +182,7 @@ class Engine:
         key: str | None = None,
         delay: timedelta | None = None,
         at: datetime | None = None,
-        by: str = "",
+        started_by: str = "",
         **kwargs: Any,
     ) -> RunHandle:
         """Start a run, now or later; it is durable once this returns.
@@ -193,8 +193,8 @@ class Engine:
             key: names this start; the same key of a workflow is the same run.
             delay: how long from now.
             at: when; an aware datetime.
-            by: who starts it.
-            kwargs: as `args`.
+            started_by: who starts it.
+            kwargs: as `args`; a parameter that is named as one of these options is to be given by position.
 
         Raises:
             Conflict: the key was used with other arguments.
@@ -209,7 +209,7 @@ class Engine:
             kwargs,
             source=f"start:{known.name}",
             key=key or new_id("key"),
-            creator=by,
+            creator=started_by,
             deployment=self.deployment,
             wake_at=await self._time(delay, at),
             keep_ms=self._keep_ms,

@@ -175,7 +175,7 @@ class Live:
             return False
         soon = now + IN_MEMORY_MS
         for op in self.wanted.values():
-            if op.kind is OpKind.WEBHOOK:
+            if op.kind is OpKind.WEBHOOK or (op.child is not None and op.child.run_id in self.results):
                 return False
             if op.kind is OpKind.STEP:
                 tries = self.steps.tries.get(op.id)

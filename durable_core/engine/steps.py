@@ -135,6 +135,7 @@ class Steps:
         with entering_step(facts):
             ended = await limited(call, name=op.name, threads=self.threads, seconds=seconds)
         if self.tasks.get(op.id) is task:
+            del self.tasks[op.id]
             self._end(_attempted(op, number, ended))
 
 
@@ -163,6 +164,8 @@ def _attempted(op: Operation, number: int, ended: Ended) -> Attempted:
         output = codec.encode({"ok": True, "value": ended.value}, limit=VALUE_LIMIT)
     except (Unstorable, TooLarge) as error:
         return failed(op, number, unstorable(error))
+    except Exception as error:  # noqa: BLE001 - a subclass of dict or str may do anything when it is read
+        return failed(op, number, Failure("unstorable", wording(error), type(error).__name__, final=True))
     return Attempted(op, number, output)
 
 
