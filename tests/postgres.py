@@ -39,7 +39,9 @@ class PrivatePostgres:
     """One server in a folder of its own, reached by a socket in that folder only; `durable`: it syncs, as a real one does."""
 
     def __init__(self, binaries: Path, *, durable: bool = False, settings: Mapping[str, str] = MappingProxyType({})) -> None:
-        self._owner = _unprivileged() if os.geteuid() == 0 else None
+        # -F: no fsync; the data is thrown away
+        self._flags = " ".join([*([] if durable else ["-F"]), *(f"-c {name}={value}" for name, value in settings.items())])
+        self._owner = unprivileged() if os.geteuid() == 0 else None
         base = tempfile.gettempdir()
         self.folder = Path(tempfile.mkdtemp(prefix="moor-pg-", dir=base if len(base) < SOCKET_PATH_LIMIT else "/tmp"))
         self._numbers = itertools.count(1)
@@ -56,14 +58,6 @@ class PrivatePostgres:
                 "--no-sync",
                 *self._data,
             )
-            # -F: no fsync; the data is thrown away
-            self._options = " ".join(
-                [
-                    *([] if durable else ["-F"]),
-                    f"-h '' -k {self.folder}",
-                    *(f"-c {name}={value}" for name, value in settings.items()),
-                ]
-            )
             self._start()
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -72,15 +66,6 @@ class PrivatePostgres:
     @property
     def _data(self) -> tuple[str, ...]:
         return (f"--pgdata={self.folder / 'data'}",)
-
-    def _start(self) -> None:
-        log, options = f"--log={self.folder / 'log'}", f"--options={self._options}"
-        self._run(self._binaries / "pg_ctl", "start", "--wait", *self._data, log, options)
-
-    def restart(self) -> None:
-        """Stop as if the machine's power failed, and start again."""
-        self._run(self._binaries / "pg_ctl", "stop", "--wait", "--mode=immediate", *self._data)
-        self._start()
 
     def url(self, database: str) -> str:
         return URL.create(
@@ -96,11 +81,21 @@ class PrivatePostgres:
     def drop(self, name: str) -> None:
         self._execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
+    def restart(self) -> None:
+        """Stop the server as a crash would, and start it again."""
+        self._run(self._binaries / "pg_ctl", "stop", "--wait", "--mode=immediate", *self._data)
+        self._start()
+
     def stop(self) -> None:
         try:
             self._run(self._binaries / "pg_ctl", "stop", "--wait", "--mode=immediate", *self._data)
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start(self) -> None:
+        options = f"-h '' -k {self.folder} {self._flags}"
+        log = f"--log={self.folder / 'log'}"
+        self._run(self._binaries / "pg_ctl", "start", "--wait", *self._data, log, f"--options={options}")
 
     def _execute(self, statement: str) -> None:
         with psycopg.connect(host=str(self.folder), user="postgres", dbname="postgres", autocommit=True) as connection:
@@ -135,7 +130,7 @@ class PrivatePostgres:
                 raise NotStarted(f"{program.name}: {output.read()}{log.read_text() if log.exists() else ''}")
 
 
-def _unprivileged() -> pwd.struct_passwd:
+def unprivileged() -> pwd.struct_passwd:
     """Choose whom to run as: PostgreSQL refuses root."""
     for name in UNPRIVILEGED:
         with suppress(KeyError):

@@ -45,6 +45,16 @@ _POSTED: Final = """
     FROM unnest($1::text[]) WITH ORDINALITY AS settled (prompt_id, n) JOIN moor_outbox o ON o.prompt_id = settled.prompt_id
     WHERE o.run_id = $2 AND o.edit_of IS NULL ORDER BY settled.n, o.at, o.lane_seq
 """
+_HOLD: Final = """
+    INSERT INTO moor_lane (channel, address, seq, done_seq, epoch)
+    SELECT channel, address, 0, 0, 0 FROM (
+        SELECT o.channel, o.address FROM moor_prompt p JOIN moor_outbox o ON o.prompt_id = p.prompt_id
+        WHERE p.run_id = $1 AND p.outcome IS NULL
+        UNION SELECT channel, address FROM unnest($2::text[], $3::text[]) AS owed (channel, address)
+    ) AS lane
+    ORDER BY channel, address
+    ON CONFLICT (channel, address) DO UPDATE SET epoch = moor_lane.epoch
+"""
 # A lane that somebody has locked is being put to, given back or taken: it is due again when that is done.
 _TAKE: Final = """
     WITH due AS MATERIALIZED (
@@ -102,6 +112,11 @@ _WAITING: Final = """
     SELECT DISTINCT o.run_id FROM unnest($1::text[], $2::text[]) AS gone (channel, address)
     JOIN moor_outbox o ON o.channel = gone.channel AND o.address = gone.address WHERE o.state = 'pending'
 """
+
+
+async def hold(tx: Tx, run_id: str, drafts: Sequence[OutboxDraft]) -> None:
+    """Lock the lanes of these messages and of all cards of open prompts: for who puts twice, by settling and by owing."""
+    await tx.run(_HOLD, run_id, *_names([(draft.channel, draft.address) for draft in drafts]))
 
 
 async def put(tx: Tx, run_id: str, drafts: Sequence[OutboxDraft], at: int) -> None:

@@ -1,4 +1,4 @@
-"""A process on a SQLite file, killed at random moments: the file is whole, what was accepted is there, each step is recorded once."""
+"""A process on a SQLite file, killed at random moments: the file stays whole, nothing is lost, each step is recorded once."""
 
 from __future__ import annotations
 
