@@ -207,6 +207,16 @@ class Claims(StoreBench):
         again = await claim_one(store, "w2")
         assert (again.interrupted, again.charged) == (True, 1)
 
+    async def test_s9_a_lease_that_is_over_is_due(self, store: Store, clock: WindableClock) -> None:
+        await start(store)
+        clock.advance(ms(LEASE - 1))
+        assert (await store.due("w2")).run_at is None
+        clock.advance(ms(2))
+        due = await store.due("w2")
+        assert due.run_at is not None
+        assert due.run_at <= due.now
+        assert (await claim_one(store, "w2")).interrupted
+
     async def test_s9_a_renewed_lease_is_not_over(self, store: Store, clock: WindableClock) -> None:
         claim = await start(store)
         clock.advance(ms(LEASE - 1))
