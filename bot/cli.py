@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from bot import operate, preflight
+from bot import housekeeping, operate, preflight
 from bot.errors import BotError, NotReady
 from bot.operate import start_mark
 
@@ -43,6 +43,7 @@ commands = typer.Typer(
 )
 keys = typer.Typer(help="Encryption keys.", no_args_is_help=True)
 commands.add_typer(keys, name="keys")
+housekeeping.add_to(commands)
 slack = typer.Typer(help="Slack.", no_args_is_help=True)
 commands.add_typer(slack, name="slack")
 operate.add_to(commands)
@@ -192,7 +193,8 @@ def start(
     if role not in set(Role):
         raise NotReady(f"--role {role} is not known; give one of: {', '.join(Role)}.")
     settings = Settings.from_env(os.environ)
-    preflight.check_keys(settings)
+    if settings.encryption_keys is None:  # a bot may bring its own; loading it takes long, so it isn't waited for otherwise
+        preflight.check_keys(settings, preflight.load_app(app))
     preflight.check_drivers(settings)
     preflight.check_schema(settings)
     preflight.check_models(preflight.load_app(app))
@@ -217,14 +219,14 @@ def migrate(
     from durable_core import schema  # noqa: PLC0415
 
     settings = Settings.from_env(os.environ)
-    preflight.check_drivers(settings)
+    preflight.check_drivers(settings, migrating=True)
     path = sqlite_path(settings.database_url)
     if path is not None:
         preflight.check_folder(path.parent)
         if schema.found_version(path) == schema.HEAD:
             print(f"The database is at {schema.HEAD} already.")
             return
-    done = schema.upgrade(settings.database_url, finish=finish)
+    done = schema.upgrade(settings.database_url, namespace=settings.namespace, finish=finish)
     print(f"The database is at {done.at} {'now' if done.changed else 'already'}.")
     if done.waiting:
         print(f"{', '.join(done.waiting)} can be applied once no older version runs: moorings migrate --finish")

@@ -16,14 +16,14 @@ from bot.answers import Answers, explain
 from bot.cards import read_button
 from bot.leftovers import Dormant, Leftovers
 from bot.principal import Principal, principal_id
-from bot.turn.state import MessageBody, TurnPolicy, body_to_json
+from bot.turn.state import Limits, MessageBody, TurnPolicy, body_to_json
 from channels.contract import Channel
 from channels.errors import ChannelError
 from channels.events import Author, Click, Event, Ignored, Message
 from channels.http import WebhookRequest, WebhookResponse
 from durable_core import codec
 from durable_core.crypto import payload_digest
-from durable_core.errors import Conflict, NotFound, Stranded, TooLarge, Unstorable
+from durable_core.errors import Conflict, ContentGone, NotFound, Stranded, TooLarge, Unstorable
 from durable_core.ids import new_id
 from durable_core.model import Admission, AnswerReceipt, CommandKind, NewRun, Receipt, Run, ToAddress
 from durable_core.store import Store
@@ -64,6 +64,9 @@ class Ingress:
     answers: Answers
     deployment: str
     lifetime_ms: int | None
+    keep_ms: int | None = None
+    """How long after its end a session's content is kept; None for ever."""
+    message_bytes: int = Limits().message_bytes
     leftovers: Leftovers | None = None
     counts: Counter[str] = field(default_factory=Counter)
     """Requests and events by what became of them."""
@@ -136,7 +139,7 @@ class Ingress:
             address=message.address,
             turn_policy=TurnPolicy.STEER,
         )
-        encoded = codec.encode(body_to_json(body))
+        encoded = codec.encode(body_to_json(body), limit=self.message_bytes)
         header: dict[str, JsonValue] = {"channel": channel}
         if predecessor is not None:
             header["predecessor"] = {
@@ -151,6 +154,7 @@ class Ingress:
             header=codec.encode(header),
             deployment=self.deployment,
             lifetime_ms=self.lifetime_ms,
+            keep_ms=self.keep_ms,
         )
         return await self.store.admit(
             Admission(
@@ -182,7 +186,7 @@ class Ingress:
                 at=(channel, click.address),
                 tell=channel not in self.answering,
             )
-        except NotFound:
+        except (NotFound, ContentGone):
             return ClickResult("refused", "This request is no longer known. Ask again.")
         except Stranded:
             return ClickResult(

@@ -131,23 +131,23 @@ def _why_not_listening(host: str, port: int, error: OSError) -> str:
             return f"{host}:{port} can't be listened on ({error.strerror or type(error).__name__})."
 
 
-def check_keys(settings: Settings) -> None:
-    """Refuse to keep people's words without a key.
+def check_keys(settings: Settings, bot: Bot | None = None) -> None:
+    """Refuse to keep people's words without a key, from the environment or from the bot.
 
     Raises: NotReady.
     """
-    if settings.encryption_keys is None:
+    if settings.encryption_keys is None and (bot is None or bot.keys is None):
         raise NotReady("MOORINGS_ENCRYPTION_KEYS is not set; make a key with `moorings keys new`, keep it safe and set it.")
 
 
-def check_drivers(settings: Settings) -> None:
-    """Refuse a database or a model whose client isn't installed.
+def check_drivers(settings: Settings, *, migrating: bool = False) -> None:
+    """Refuse a database or a model whose client isn't installed; migrations reach PostgreSQL by another client than all else.
 
     Raises: NotReady.
     """
     wanted = []
     if settings.database_url.startswith("postgres"):
-        wanted.append("asyncpg")
+        wanted.append("psycopg" if migrating else "asyncpg")
     provider = (settings.model or "").partition(":")[0]
     if provider in _EXTRAS:
         wanted.append(provider)

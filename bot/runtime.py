@@ -33,9 +33,10 @@ from channels.http import WebhookRequest, WebhookResponse
 from durable_core.clock import Clock, DatabaseClock
 from durable_core.crypto import KeyRing
 from durable_core.errors import NotFound
+from durable_core.keys import Keys
 from durable_core.model import Abilities, Interaction, Lane
 from durable_core.store import Store
-from durable_core.stores.open import open_store
+from durable_core.stores.open import StoreOptions, open_store
 from durable_core.stranding import Strandings
 from durable_core.streams import Streams
 from durable_core.versions import fingerprint
@@ -179,16 +180,14 @@ async def open_runtime(
 ) -> Runtime:
     """Open the store and put the parts together; nothing runs or listens yet.
 
-    Raises: BadApp, NotReady (no encryption keys), BadKeyRing, SchemaOutdated, Unavailable.
+    Raises: BadApp, NotReady (no encryption keys), BadKeyRing, KeysNotGiven, KeyMissing, KeyWrong, SchemaOutdated, Unavailable.
     """
-    if settings.encryption_keys is None:
-        raise NotReady("MOORINGS_ENCRYPTION_KEYS is not set; `moorings keys new` prints a key.")
-    keys = KeyRing.parse(settings.encryption_keys)
+    keys = keys_of(bot, settings)
     platform = ConsolePlatform(settings.data / CONSOLE_FILE) if console else None
     channels: list[Channel] = [*bot.channels, *([Console(platform)] if platform is not None else [])]
     bot.check(channels[len(bot.channels) :])
     agents = {agent.name: ready(agent, model=_model(settings, agent.model)) for agent in bot.agents}
-    store = open_store(settings.database_url, keys=keys, clock=clock or DatabaseClock())
+    store = open_store(settings.database_url, keys=keys, clock=clock or DatabaseClock(), options=store_options(settings))
     await store.open()
     if platform is not None:
         await _check_console(platform, settings)
@@ -204,6 +203,8 @@ async def open_runtime(
         answers=answers,
         deployment=settings.deployment,
         lifetime_ms=bot.lifetime_ms,
+        keep_ms=bot.retention.keep_ms,
+        message_bytes=bot.limits.message_bytes,
         leftovers=leftovers,
     )
     sessions = Sessions(
@@ -213,6 +214,8 @@ async def open_runtime(
         agents=[agent.name for agent in bot.agents],
         deployment=settings.deployment,
         lifetime_ms=bot.lifetime_ms,
+        keep_ms=bot.retention.keep_ms,
+        message_bytes=bot.limits.message_bytes,
         leftovers=leftovers,
     )
     board = None
@@ -233,7 +236,7 @@ async def open_runtime(
         channels=by_name,
         platform=platform,
         console=board,
-        options=options or WorkerOptions(),
+        options=options or WorkerOptions(concurrency=settings.concurrency),
     )
 
 
@@ -245,6 +248,15 @@ async def _leftovers(store: Store, settings: Settings) -> Leftovers:
     return Leftovers(store=store, strandings=strandings, dormant_before=settings.dormant_before)
 
 
+def keys_of(bot: Bot | None, settings: Settings) -> Keys:
+    """Return what the store takes as keys: the bot's own, else the environment's. Raises: NotReady, BadKeyRing."""
+    if bot is not None and bot.keys is not None:
+        return bot.keys
+    if settings.encryption_keys is None:
+        raise NotReady("MOORINGS_ENCRYPTION_KEYS is not set; `moorings keys new` prints a key.")
+    return KeyRing.parse(settings.encryption_keys)
+
+
 async def _check_console(platform: ConsolePlatform, settings: Settings) -> None:
     try:
         await platform.version()
@@ -254,6 +266,12 @@ async def _check_console(platform: ConsolePlatform, settings: Settings) -> None:
         raise NotReady(
             f"{path} can't be opened as the console's file ({reason}); move it away to begin with a new one."
         ) from error
+
+
+def store_options(settings: Settings) -> StoreOptions:
+    """How the settings say to use a database that a server keeps."""
+    """Say how the environment wants the database to be used."""
+    return StoreOptions(namespace=settings.namespace, pool=settings.pool, listen_url=settings.listen_url, pooler=settings.pooler)
 
 
 def _model(settings: Settings, model: object) -> str | None:

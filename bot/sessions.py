@@ -8,15 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from pydantic import JsonValue
 
 from bot import participants
-from bot.answers import Answers, explain
+from bot.answers import Answers
 from bot.cards import prompt_body
-from bot.endings import end_events
+from bot.ending import ending_events
 from bot.errors import Problem
 from bot.leftovers import Leftovers
 from bot.principal import Principal
@@ -27,13 +26,13 @@ from bot.session_api import (
     JsonObject,
     Response,
     ResponseResult,
-    ResponseStatus,
 )
-from bot.turn.state import MessageBody, TurnPolicy, body_to_json
+from bot.turn.state import Limits, MessageBody, TurnPolicy, body_to_json
+from bot.views import error_of, iso, prompt_view, response_view, status_of
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
-from durable_core.errors import NotFound, SessionEnded, Stranded
+from durable_core.errors import ContentGone, NotFound, SessionEnded, Stranded
 from durable_core.ids import new_id
 from durable_core.model import (
     Admission,
@@ -41,8 +40,6 @@ from durable_core.model import (
     CommandKind,
     NewRun,
     Outcome,
-    Phase,
-    Prompt,
     Receipt,
     Run,
     RunStatus,
@@ -66,6 +63,8 @@ class Sessions:
     agents: Sequence[str]
     deployment: str
     lifetime_ms: int | None
+    keep_ms: int | None = None
+    message_bytes: int = Limits().message_bytes
     leftovers: Leftovers | None = None
 
     # ── input ──
@@ -84,6 +83,7 @@ class Sessions:
             header=codec.encode({"channel": "api", "metadata": dict(metadata or {})}),
             deployment=self.deployment,
             lifetime_ms=self.lifetime_ms,
+            keep_ms=self.keep_ms,
         )
         receipt = await self._admit(
             caller,
@@ -138,7 +138,7 @@ class Sessions:
             )
             receipts.append(receipt)
         decided = await asyncio.gather(*(self.answers.result(receipt) for receipt in receipts))
-        return [_response(response, receipt) for (response, _), receipt in zip(chosen, decided, strict=True)]
+        return [response_view(response, receipt) for (response, _), receipt in zip(chosen, decided, strict=True)]
 
     async def _answered(self, request_id: str, option_id: str, **given: Any) -> AnswerReceipt:
         try:
@@ -173,8 +173,7 @@ class Sessions:
         """End a session for good; its addresses are free at once."""
         run = await self._own(caller, session_id)
         del key  # ending twice is ending once: a repeat is told that the session has ended
-        data: dict[str, JsonValue] = {"reason": "reset", "by": caller.id, "note": reason}
-        events = await end_events(self.store, session_id, run.turn_id, data)
+        events = await ending_events(self.store, run, reason="reset", by=caller.id, note=reason)
         ended = await self.store.end(session_id, reason="reset", events=events)
         return ControlStatus.RESET if ended else ControlStatus.NO_ACTIVE_SESSION
 
@@ -182,14 +181,14 @@ class Sessions:
 
     async def view(self, caller: Principal, session_id: str) -> JsonObject:
         """A session as it stands."""
-        run = await self._own(caller, session_id)
+        run = await self._kept(caller, session_id)
         prompts = await self.store.open_prompts(session_id)
         return {
             "session_id": run.run_id,
             "agent": run.name,
             "status": "ended" if run.status is RunStatus.ENDED else run.phase.value,
             "turn_id": run.turn_id,
-            "open_prompts": [_prompt(prompt) for prompt in prompts],
+            "open_prompts": [prompt_view(prompt) for prompt in prompts],
             "events": run.event_count,
             "metadata": _object(run.header).get("metadata", {}),
             "created_at": iso(run.created_at),
@@ -197,9 +196,13 @@ class Sessions:
             "end_reason": run.end_reason,
         }
 
-    async def events(self, caller: Principal, session_id: str, *, start: int, follow: bool) -> AsyncIterator[JsonObject]:
+    async def events(
+        self, caller: Principal, session_id: str, *, start: int, follow: bool, after: str | None = None
+    ) -> AsyncIterator[JsonObject]:
         """A session's events as envelopes; what is stranded can't be followed, only read."""
-        await (self._usable if follow else self._own)(caller, session_id)
+        await (self._usable if follow else self._kept)(caller, session_id)
+        if after is not None:
+            start = await self.streams.position_after(session_id, after)
         return self._envelopes(session_id, start, follow=follow)
 
     async def _envelopes(self, session_id: str, start: int, *, follow: bool) -> AsyncIterator[JsonObject]:
@@ -217,7 +220,7 @@ class Sessions:
         """Where an input stands; waits for its outcome as long as the caller wants."""
         found = await self.store.submission(submission_id)
         try:
-            await self._own(caller, found.run_id)
+            await self._kept(caller, found.run_id)
         except NotFound:
             raise NotFound("submission", submission_id) from None
         if found.outcome is None and wait > 0:
@@ -259,9 +262,9 @@ class Sessions:
             "submission_id": found.submission_id,
             "session_id": found.run_id,
             "turn_id": found.turn_id,
-            "status": _status(found),
+            "status": status_of(found),
             "reply": reply,
-            "error": _error(detail) if failed else None,
+            "error": error_of(detail) if failed else None,
             "accepted_at": iso(found.at),
             "done_at": iso(found.done_at),
         }
@@ -281,10 +284,17 @@ class Sessions:
         return run
 
     async def _usable(self, caller: Principal, session_id: str) -> Run:
-        """As `_own`, for a session that can be gone on with. Raises: NotFound, Stranded, Dormant."""
-        run = await self._own(caller, session_id)
+        """As `_kept`, for a session that can be gone on with. Raises: NotFound, ContentGone, Stranded, Dormant."""
+        run = await self._kept(caller, session_id)
         if self.leftovers is not None:
             await self.leftovers.refuse(run)
+        return run
+
+    async def _kept(self, caller: Principal, session_id: str) -> Run:
+        """The session, if its content is still there. Raises: NotFound, ContentGone."""
+        run = await self._own(caller, session_id)
+        if run.purged_at is not None:
+            raise ContentGone(session_id)
         return run
 
     def _agent(self, name: str | None) -> str:
@@ -334,62 +344,17 @@ class Sessions:
                 submission_id=submission_id,
                 target=target,
                 kind=kind,
-                body=codec.encode(body),
+                body=codec.encode(body, limit=self.message_bytes),
                 principal=caller.id,
                 turn_id=turn_id,
             )
         )
 
 
-def iso(at: int | None) -> str | None:
-    """A time as ISO 8601 in UTC, to the millisecond."""
-    if at is None:
-        return None
-    return datetime.fromtimestamp(at / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def envelope(event: EventView) -> JsonObject:
     """An event as clients read it."""
     meta = {"id": event.id, "index": event.index, "at": iso(event.at), "attempt": event.attempt}
     return {"type": event.type, "data": event.data, "meta": meta}
-
-
-def _status(found: Submission) -> str:
-    if found.outcome is not None:
-        return found.outcome.value
-    if not found.consumed:
-        return "accepted" if found.run_phase is Phase.IDLE else "queued"
-    return Phase.WAITING.value if found.run_phase is Phase.WAITING else Phase.RUNNING.value
-
-
-def _error(detail: JsonObject | None) -> JsonObject:
-    """Say why work ended without a reply; the end of a session gives only its reason."""
-    found = detail or {}
-    if "code" in found:
-        return found
-    code = str(found.get("reason", "ended"))
-    return {"code": code, "message": f"The session ended before this was done ({code})."}
-
-
-def _prompt(prompt: Prompt) -> JsonObject:
-    body = prompt_body(prompt)
-    options = [{"id": option["id"], "label": option["label"], "style": option["style"]} for option in body["options"]]
-    return {
-        "request_id": prompt.prompt_id,
-        "kind": prompt.kind,
-        "text": body["text"],
-        "detail": body["detail"],
-        "action": body["action"],
-        "options": options,
-        "evidence": body["evidence"],
-        "expires_at": iso(prompt.expires_at),
-    }
-
-
-def _response(response: Response, receipt: AnswerReceipt) -> ResponseResult:
-    return ResponseResult(
-        response.request_id, receipt.submission_id, ResponseStatus(receipt.status.value), reason=explain(receipt)
-    )
 
 
 def _object(body: bytes) -> dict[str, Any]:

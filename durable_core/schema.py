@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from durable_core import revisions
-from durable_core.errors import Broken, OlderWorkers
+from durable_core.errors import Broken, OlderWorkers, Unavailable
 
 if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Connection, Engine
+    from sqlalchemy.exc import DBAPIError
 
 HEAD: Final = "0003_pre_versions"
 """The newest revision of this code; which others it works with, revisions.py says."""
@@ -100,25 +101,48 @@ class Migrated:
     """Revisions of this code that wait for `finish`."""
 
 
-def upgrade(url: str, *, finish: bool = False) -> Migrated:
+def upgrade(url: str, *, namespace: str | None = None, finish: bool = False) -> Migrated:
     """Bring a database to this code's revisions; two processes that do so at once take turns. Blocks: call it in a thread.
 
     Without `finish` it stops before the first revision that older code can't work with; with it, no older worker may be alive.
-    A database that is newer stays as it is.
+    A database that is newer stays as it is. `namespace` is the PostgreSQL schema of the tables; it is made where it is missing.
 
     Raises:
         OlderWorkers: they are named.
+        Unavailable, Broken: the database can't be reached, or doesn't let this user do it.
     """
     if url.startswith(_SQLITE) and _make_new(url.removeprefix(_SQLITE)):
         return Migrated(at=HEAD, changed=True)
+    from sqlalchemy.exc import DBAPIError, OperationalError  # noqa: PLC0415 - heavy, and only migrating needs it
+
     engine = _engine(url)
     try:
         with engine.begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+                if namespace is not None:
+                    _enter(connection, namespace)
             return _run(connection, finish=finish)
+    except OperationalError as error:
+        raise Unavailable(_said(error)) from error
+    except DBAPIError as error:
+        raise Broken(f"the database can't be migrated: {_said(error)}") from error
     finally:
         engine.dispose()
+
+
+def _enter(connection: Connection, namespace: str) -> None:
+    """Let names without a schema mean this one, until the transaction ends: a pooler keeps nothing longer."""
+    name = '"' + namespace.replace('"', '""') + '"'
+    found = connection.exec_driver_sql("SELECT 1 FROM pg_namespace WHERE nspname = %s", (namespace,)).first()
+    if found is None:  # a user who may not make schemas can use one that was made for it
+        connection.exec_driver_sql(f"CREATE SCHEMA {name}")
+    connection.exec_driver_sql(f"SET LOCAL search_path TO {name}")
+
+
+def _said(error: DBAPIError) -> str:
+    """Return what the database said, without SQLAlchemy's words around it."""
+    return " ".join(str(error.orig).split())
 
 
 def _make_new(path: str) -> bool:
@@ -126,6 +150,7 @@ def _make_new(path: str) -> bool:
     try:
         connection = sqlite3.connect(path, timeout=30, isolation_level=None)
         try:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # takes effect only before the first table
             connection.execute("BEGIN IMMEDIATE")
             if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall():
                 return False
@@ -212,10 +237,11 @@ def _engine(url: str) -> Engine:
     from sqlalchemy import create_engine, event, make_url, pool  # noqa: PLC0415 - heavy, and only migrating needs it
 
     parsed = make_url(url)
-    if parsed.drivername in {"postgres", "postgresql"}:
+    if parsed.get_backend_name() in {"postgres", "postgresql"}:
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() != "sqlite":
-        return create_engine(parsed, poolclass=pool.NullPool)
+        # prepared statements would outlive the transaction on a pooler's connection
+        return create_engine(parsed, poolclass=pool.NullPool, connect_args={"prepare_threshold": None})
     engine = create_engine(parsed, poolclass=pool.StaticPool)
 
     # sqlite3 begins a transaction only before INSERT, UPDATE and DELETE, so that a revision would be half
