@@ -106,8 +106,10 @@ class SessionApi(Protocol):
 
     async def view(self, caller: Principal, session_id: str) -> JsonObject: ...
 
-    async def events(self, caller: Principal, session_id: str, *, start: int, follow: bool) -> AsyncIterator[JsonObject]:
-        """Check, then return the envelopes `{type, data, meta}` from `start` (negative: from the tail).
+    async def events(
+        self, caller: Principal, session_id: str, *, start: int, follow: bool, after: str | None = None
+    ) -> AsyncIterator[JsonObject]:
+        """Check, then return the envelopes `{type, data, meta}` from `start` (negative: from the tail), or after an event's id.
 
         The iterator ends at the tail without `follow`, else when the session has ended; it may be closed at any time.
         """

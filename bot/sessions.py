@@ -190,9 +190,13 @@ class Sessions:
             "end_reason": run.end_reason,
         }
 
-    async def events(self, caller: Principal, session_id: str, *, start: int, follow: bool) -> AsyncIterator[JsonObject]:
+    async def events(
+        self, caller: Principal, session_id: str, *, start: int, follow: bool, after: str | None = None
+    ) -> AsyncIterator[JsonObject]:
         """A session's events as envelopes."""
         await self._kept(caller, session_id)
+        if after is not None:
+            start = await self.streams.position_after(session_id, after)
         return self._envelopes(session_id, start, follow=follow)
 
     async def _envelopes(self, session_id: str, start: int, *, follow: bool) -> AsyncIterator[JsonObject]:

@@ -15,8 +15,12 @@ DurableError
 ├── NotFound               no such run, prompt or submission
 ├── SessionEnded           the run is over; it takes no more input
 ├── ContentGone            the run's content was deleted: its retention is over, or it was forgotten
+├── RunFailed              a workflow run whose result is waited for has failed
+├── RunCancelled           a workflow run whose result is waited for was cancelled
 ├── Stranded               this code can't read what the run recorded
 ├── BadEventId             an event id whose position can't be read
+│   ├── ForeignEvent       an event id of another run
+│   └── EventMissing       an event id at whose position the reader has no event
 ├── Unstorable             a value that can't be stored, with its path
 ├── TooLarge               a value over the size limit
 ├── BadKeyRing             the key ring can't be parsed
@@ -138,6 +142,27 @@ class ContentGone(DurableError):
         self.run_id = run_id
 
 
+class RunFailed(DurableError):
+    """A workflow run has failed."""
+
+    def __init__(self, run_id: str, code: str, message: str, type_name: str = "") -> None:
+        super().__init__(f"{run_id} failed ({code}): {f'{type_name}: ' if type_name else ''}{message}")
+        self.run_id = run_id
+        self.code = code
+        self.message = message
+        self.type_name = type_name
+
+
+class RunCancelled(DurableError):
+    """A workflow run was cancelled."""
+
+    def __init__(self, run_id: str, code: str, message: str) -> None:
+        super().__init__(f"{run_id} was cancelled: {message}")
+        self.run_id = run_id
+        self.code = code
+        self.message = message
+
+
 class Stranded(DurableError):
     """This code can't read what the run recorded."""
 
@@ -153,6 +178,24 @@ class BadEventId(DurableError):
     def __init__(self, text: str) -> None:
         super().__init__(f"not an event id: {text[:80]!r}")
         self.text = text
+
+
+class ForeignEvent(BadEventId):
+    """An event id that names an event of another run."""
+
+    def __init__(self, text: str, run_id: str) -> None:
+        DurableError.__init__(self, f"{text} is no event of {run_id}")
+        self.text = text
+        self.run_id = run_id
+
+
+class EventMissing(BadEventId):
+    """An event id of this run at whose position there is no event, or none for this reader."""
+
+    def __init__(self, text: str, run_id: str) -> None:
+        DurableError.__init__(self, f"{run_id} has no event {text}")
+        self.text = text
+        self.run_id = run_id
 
 
 class Unstorable(DurableError):

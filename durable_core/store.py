@@ -57,6 +57,9 @@ Keeping
   S30  Wrapping keys anew changes nothing else; it may be broken off at any point and begun again.
   S31  Redacting replaces single bodies where they stand. A commit that says how many redactions it has seen is refused whole with
        `Redacted` when there are more, so that nothing brings back what was taken out.
+Rebuilding
+  S32  Every transaction that changes what a run is appends a hidden event that says so, besides the events it was given: with the
+       key columns of what came in, status, steps, prompts, outcomes and child starts can be rebuilt from the list alone.
 """
 
 from __future__ import annotations

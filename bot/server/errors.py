@@ -12,7 +12,17 @@ from aiohttp import web
 
 from bot.errors import Problem
 from channels.errors import ChannelError
-from durable_core.errors import Conflict, ContentGone, DurableError, NotFound, SessionEnded, Stranded, TooLarge, Unavailable
+from durable_core.errors import (
+    BadEventId,
+    Conflict,
+    ContentGone,
+    DurableError,
+    NotFound,
+    SessionEnded,
+    Stranded,
+    TooLarge,
+    Unavailable,
+)
 
 _MISSING = {
     "session": "There is no such session, or it isn't yours. Use a session_id that POST /v1/sessions gave.",
@@ -93,6 +103,8 @@ def _durable(error: DurableError) -> Problem | None:
             return Problem(409, "idempotency_conflict", "This Idempotency-Key came before with another payload. Use a new one.")
         case TooLarge():
             return Problem(413, "too_large", f"This is larger than can be kept ({error.limit} bytes). Send less.")
+        case BadEventId():
+            return Problem(400, "bad_request", "Last-Event-ID has to be the id of an event of this stream.")
         case Unavailable():
             return Problem(503, "unavailable", "The database doesn't answer right now. Send the same again.", retryable=True)
         case _:

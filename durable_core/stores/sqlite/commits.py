@@ -20,7 +20,7 @@ from durable_core.model import (
     Signals,
     StepCommit,
 )
-from durable_core.stores import sealing
+from durable_core.stores import history, sealing
 from durable_core.stores.sqlite import admission, claims, events, outbox, settling, submissions
 from durable_core.stores.sqlite.runs import RELEASED_WAKE_AFTER_STEP, Held, fence
 from durable_core.stores.sqlite.tx import Tx
@@ -80,7 +80,7 @@ def commit(tx: Tx, commit: StepCommit) -> Committed:
     _write_step(tx, commit, held, at)
     _consume(tx, commit)
     submissions.settle(tx, commit.run_id, commit.outcomes, at)
-    events.append(tx, commit.run_id, commit.events)
+    events.append(tx, commit.run_id, (*commit.events, history.of_commit(commit)))
     for prompt in commit.prompts:
         _open_prompt(tx, commit, prompt, created_seq=held.inbox_seq, at=at)
     outbox.put(tx, commit.run_id, commit.outbox, at)
@@ -149,7 +149,7 @@ def end(tx: Tx, run_id: str, *, reason: str, drafts: Sequence[EventDraft], extra
         raise NotFound("run", run_id)
     if row[0] != RunStatus.OPEN:
         return False
-    events.append(tx, run_id, drafts)
+    events.append(tx, run_id, (*drafts, history.of_end(reason)))
     for statement in extra:
         tx.run(statement.sql, statement.parameters)
     settling.end_run(tx, run_id, reason=reason, at=max(row[1], tx.now))
