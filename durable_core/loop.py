@@ -20,7 +20,7 @@ from types import CodeType
 from typing import Any, Final, NoReturn, TypeVarTuple
 
 from durable_core.awaitables import DetFuture, DetHandle, DetTask, DetTimer, OpFuture, awaiting
-from durable_core.failures import BodyBlocked, NotDurable, Poison
+from durable_core.failures import BodyBlocked, Evicted, NotDurable, Poison
 from durable_core.ledger import Ledger
 from durable_core.lines import running_line, suspended_line
 from durable_core.operations import Hook, Operation, OpKind
@@ -30,8 +30,8 @@ _Ts = TypeVarTuple("_Ts")
 
 log = logging.getLogger("moorings.replay")
 
-_CLOSES: Final = 3
-"""A suspended coroutine is closed at most so often: each time reaches one more `finally` that awaits (CORE, Replay 5)."""
+_UNWINDS: Final = 8
+"""How often a suspended coroutine is told to leave: each time reaches one more `finally` that awaits (CORE, Replay 5)."""
 _LOOK_AT_CLOCK_EVERY: Final = 1024
 _WAIT: Final[CodeType | None] = getattr(getattr(tasks, "_wait", None), "__code__", None)
 _swap_current_task: Final = getattr(tasks, "_swap_current_task", None)  # 3.12+
@@ -159,7 +159,7 @@ class DetLoop(asyncio.AbstractEventLoop):
         if asyncio.isfuture(coro):
             coro = awaiting(coro)
         task = DetTask(coro, loop=self, name=name, context=context)
-        if len(self._tasks) > self._sweep_at:
+        if len(self._tasks) > self._sweep_at and not self.evicting:
             self._tasks = [one for one in self._tasks if not one.done()]
             self._sweep_at = 2 * len(self._tasks) + 64
         self._tasks.append(task)
@@ -307,20 +307,30 @@ class DetLoop(asyncio.AbstractEventLoop):
 
     def _close_all(self) -> None:
         for task in self._tasks:  # it grows while closing
-            if task.done():
-                continue
-            for _ in range(_CLOSES):
-                try:
-                    task.inner.close()
-                except RuntimeError:
-                    continue
-                except BaseException as error:  # noqa: BLE001 - the author's, in a body that is over
-                    log.debug("closing a task of %s raised %r", self._watch.run_id, error)
-                break
-            else:
+            # A task that is done may have left its coroutine waiting: for something foreign, which poisoned the loop.
+            waits = getattr(task.inner, "cr_frame", None) is not None
+            if (waits or not task.done()) and not self._unwind(task):
                 # Its next `finally` runs when it is collected, outside the window; operations stay inert there too.
                 line = suspended_line(task.inner, self.home)
-                log.warning("the body of %s swallows its end (GeneratorExit) at %s", self._watch.run_id, line)
+                log.warning("the body of %s swallows its end at %s", self._watch.run_id, line)
+
+    def _unwind(self, task: DetTask) -> bool:
+        """Leave a coroutine by `Evicted`; return whether it is left.
+
+        Not by `close()`: where an inner coroutine awaits in a `finally`, that raises RuntimeError in the outer ones, which
+        handlers of `Exception` take for a failure, and drops the inner one half-way.
+        """
+        for _ in range(_UNWINDS):
+            try:
+                asyncio._enter_task(self, task)  # noqa: SLF001 - CPython offers it to loops; timeouts ask for the task
+                task.inner.throw(Evicted(self._watch.run_id))
+            except BaseException as error:  # noqa: BLE001 - it is over, by whatever the author raises at last
+                if not isinstance(error, Evicted | StopIteration):
+                    log.debug("dropping a task of %s raised %r", self._watch.run_id, error)
+                return True
+            finally:
+                asyncio._leave_task(self, task)  # noqa: SLF001 - same
+        return False
 
 
 def _finish(future: OpFuture) -> None:

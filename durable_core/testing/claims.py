@@ -117,7 +117,7 @@ class Claims(StoreBench):
         calls = [store.append(stale.run_id, stale.epoch, (event("zombie"),)) for _ in range(10)]
         results = await asyncio.gather(*calls[:5], store.commit(step_commit(fresh)), *calls[5:], return_exceptions=True)
         assert sum(isinstance(r, LeaseLost) for r in results) == 10
-        assert await store.events(stale.run_id, hidden=True) == []
+        assert await store.events(stale.run_id) == []
 
     async def test_s7_a_claim_of_the_same_owner_is_fenced_from_its_earlier_one(self, store: Store) -> None:
         stale = await start(store)

@@ -14,9 +14,10 @@ import pytest
 
 from durable_core import loop as loop_module
 from durable_core.context import WorkflowContext
-from durable_core.failures import BodyBlocked, NotDurable, Poison
+from durable_core.failures import BodyBlocked, Evicted, NotDurable, Poison
 from durable_core.operations import Entry, EntryKind
 from durable_core.registry import Workflow, workflow
+from durable_core.replay import Replay
 from tests.durable_core.plays import Play, fetch
 
 Body = Callable[[WorkflowContext], Coroutine[Any, Any, Any]]
@@ -93,20 +94,25 @@ class TestForeignAwaits:
         assert play.done("step:fetch#0").result is None
 
     async def test_no_handler_of_the_author_sees_a_foreign_await(self) -> None:
-        said = []
+        said: list[type] = []
 
         @workflow
         async def body(ctx: WorkflowContext, foreign: asyncio.Future[None]) -> None:
             try:
                 await foreign
-            except GeneratorExit:
-                raise
             except BaseException as error:
-                said.append(error)
+                said.append(type(error))
+                await asyncio.sleep(1)
                 raise
+            finally:
+                said.append(type(asyncio.get_running_loop()))
 
-        poison(asyncio.get_running_loop().create_future(), body=body)
+        replay = Replay(body, [asyncio.get_running_loop().create_future()], run_id="run_x", started_at=0)
+        with pytest.raises(NotDurable):
+            replay.start()
         assert said == []
+        replay.close()
+        assert said == [Evicted, loop_module.DetLoop]
 
 
 SWALLOWERS: list[Body] = []

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from durable_core.errors import DurableError, LeaseLost
 from durable_core.model import ALONE_AFTER_CRASHES, Abilities, Claim, ClaimRequest, EventDraft, Signals
-from durable_core.stores import rows
+from durable_core.stores import history, rows
 from durable_core.stores.postgres import events, loading
 from durable_core.stores.postgres.runs import fence, released_wake
-from durable_core.stores.postgres.sql import now
+from durable_core.stores.postgres.sql import now, storable
 from durable_core.stores.postgres.tx import UNOPENABLE_MS, Tx
 
 log = logging.getLogger("moorings.store")
@@ -122,7 +122,7 @@ async def claim(tx: Tx, request: ClaimRequest, *, sweep: bool) -> list[tuple[Cla
     for run_id, got in zip(wanted, await loading.load(tx, [taken[run_id] for run_id in wanted]), strict=True):
         if isinstance(got, DurableError):
             log.error("%s can't be taken, and is left alone for a while: %s", run_id, got)
-            await tx.run(_LEAVE, run_id, at + UNOPENABLE_MS, str(got))
+            await tx.run(_LEAVE, run_id, at + UNOPENABLE_MS, storable(str(got)))
         else:
             claims.append(got)
     return claims
@@ -172,22 +172,22 @@ async def charge(tx: Tx, run_id: str, epoch: int, *, error: str, retry_at: int, 
     """Give a run back after a failed attempt that counts."""
     await fence(tx, run_id, epoch)
     await events.append(tx, run_id, drafts)
-    await tx.run(_CHARGE, run_id, seen, await tx.now(), retry_at, error)
+    await tx.run(_CHARGE, run_id, seen, await tx.now(), retry_at, storable(error))
     tx.changed.add(run_id)
 
 
 async def strand(tx: Tx, run_id: str, epoch: int, *, reason: str, code: str) -> None:
     """Give a run back that this code can't go on with; other code may take it at once."""
     await fence(tx, run_id, epoch)
-    await tx.run(_STRAND, run_id, await tx.now(), reason, code)
-    tx.changed.add(run_id)
+    await events.append(tx, run_id, (history.of_strand(reason),))
+    await tx.run(_STRAND, run_id, await tx.now(), storable(reason), code)
 
 
 async def unstrand(tx: Tx, run_id: str) -> bool:
     """Offer a stranded run to all again; False when it wasn't."""
     found = await tx.run(_UNSTRAND, run_id, tx.override) > 0
     if found:
-        tx.changed.add(run_id)
+        await events.append(tx, run_id, (history.of_unstrand(),))
     return found
 
 

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
-from urllib.parse import urlsplit
 
 import asyncpg
 
@@ -62,12 +61,6 @@ def dsn(url: str) -> str:
     """Return a URL as asyncpg takes it: without SQLAlchemy's driver."""
     scheme, colon, rest = url.partition(":")
     return f"{scheme.partition('+')[0]}{colon}{rest}"
-
-
-def shown(url: str) -> str:
-    """Return what of a URL may be shown: where, not who."""
-    parts = urlsplit(dsn(url))
-    return f"{parts.hostname or 'local'}{parts.path}"
 
 
 async def connect(url: str, *, pooler: bool = False) -> asyncpg.Connection:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from durable_core.clock import Clock
@@ -21,6 +22,7 @@ from durable_core.model import (
     Signals,
     StepCommit,
 )
+from durable_core.stores import history
 from durable_core.stores.postgres import claims, commits, loading, plain
 from durable_core.stores.postgres.database import COMMIT, RECORD, Database
 from durable_core.stores.postgres.loading import Position
@@ -44,7 +46,7 @@ class Holding:
     async def claim(self, request: ClaimRequest) -> list[Claim]:
         """Take due runs."""
         sweep = self._is_sweep_due()
-        taken = await self._database.write(lambda tx: claims.claim(tx, request, sweep=sweep), soft=True)
+        taken = await self._database.write(lambda tx: claims.claim(tx, request, sweep=sweep))
         for claim, place in taken:
             self._positions.put(claim.run_id, place)
         return [claim for claim, _ in taken]
@@ -60,8 +62,9 @@ class Holding:
         self._positions.put(run_id, None)
 
     async def commit(self, commit: StepCommit) -> Committed:
-        """Finish a step."""
-        return await self._database.shield(self._commit(commit))
+        """Finish a step, and tell of it (S32)."""
+        told = replace(commit, events=(*commit.events, history.of_commit(commit)))
+        return await self._database.shield(self._commit(told))
 
     async def record(
         self,

@@ -14,9 +14,15 @@ import pytest_asyncio
 from tests.durable_core.engine.worlds import World
 
 
-@pytest_asyncio.fixture(params=["memory", "file"])
-async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    made = World(request.param, tmp_path)
+@pytest.fixture(params=["memory", "file", pytest.param("postgres", marks=pytest.mark.postgres)])
+def database(request: pytest.FixtureRequest) -> str:
+    """Name a database: SQLite by a word, PostgreSQL by its URL."""
+    return request.getfixturevalue("migrated_url") if request.param == "postgres" else request.param
+
+
+@pytest_asyncio.fixture
+async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
+    made = World(database, tmp_path)
     yield made
     await made.close()
 

@@ -21,6 +21,7 @@ from durable_core.store import Store
 from durable_core.streams import EventView
 from durable_core.testing.builders import START_MS
 from durable_core.worker import WorkerOptions
+from tests.durable_core.conformance.postgres import postgres_store
 from tests.durable_core.conformance.sqlite import file_store, memory_store
 
 FAST = WorkerOptions(poll=0.02, settle=0.001)
@@ -41,10 +42,17 @@ class World:
         """Open a store on the database; in memory there is but one."""
         if self.kind == "memory" and self._stores:
             return self._stores[0]
-        made = await memory_store(self.clock) if self.kind == "memory" else await file_store(self.clock, self.place)
+        made = await self._make()
         await made.open()
         self._stores.append(made)
         return made
+
+    async def _make(self) -> Store:
+        if self.kind == "memory":
+            return await memory_store(self.clock)
+        if self.kind == "file":
+            return await file_store(self.clock, self.place)
+        return postgres_store(self.kind, self.clock)
 
     async def close_store(self, store: Store) -> None:
         """Close a store that is not needed any more."""

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import Phase as Phases
 from hypothesis.stateful import run_state_machine_as_test
 
-from durable_core.crypto import KeyRing
 from durable_core.errors import LeaseLost
 from durable_core.model import (
     Admission,
@@ -25,11 +24,10 @@ from durable_core.model import (
     Signals,
     StepCommit,
 )
-from durable_core.store import Store
 from durable_core.stores.sqlite.store import SqliteStore
 from durable_core.testing.builders import ALICE
-from tests.durable_core.conformance.sqlite import KEYS
 from tests.durable_core.properties.machine import StoreMachine
+from tests.durable_core.properties.world import MemoryWorld, World
 
 SETTINGS = settings(
     max_examples=40,
@@ -106,8 +104,8 @@ BROKEN = (
 @pytest.mark.parametrize(("broken", "finding"), BROKEN)
 def test_the_machine_finds_a_broken_store(broken: type[SqliteStore], finding: str) -> None:
     class Machine(StoreMachine):
-        def make(self) -> Store:
-            return broken(":memory:", keys=KeyRing.parse(KEYS), clock=self.clock)
+        def make(self) -> World:
+            return MemoryWorld(broken)
 
     Machine._hypothesis_internal_use_seed = 1
     quick = settings(SETTINGS, max_examples=100, database=None, phases=[Phases.generate], print_blob=False)

@@ -163,3 +163,29 @@ async def test_behind_a_pooler_silence_is_death(migrated_url: str) -> None:
 @pytest.mark.parametrize("name", ["inc_1", "ä"])
 def test_locks_are_64_bits(name: str) -> None:
     assert -(1 << 63) <= lock_of(name) < 1 << 63
+
+
+async def test_behind_a_pooler_the_store_beats_for_those_it_enrolled(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("durable_core.stores.postgres.alive.BEAT_SECONDS", 0)
+    clock = ManualClock(START_MS)
+    store = postgres_store(migrated_url, clock, pooler=True)
+    await store.open()
+    await store.enrol(Incarnation(owner="inc_1", deployment="d"))
+    clock._now_ms += DEAD_AFTER_MS + 1
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while (await store.due("inc_2")).dead:
+            await asyncio.sleep(0)
+    await store.close()
+
+
+async def test_behind_a_pooler_changes_of_others_are_noticed_too(migrated_url: str) -> None:
+    one, other = (postgres_store(migrated_url, ManualClock(START_MS), pooler=True) for _ in range(2))
+    await one.open()
+    await other.open()
+    there = Heard(other)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while there.news.empty():
+            await a_run(one)
+    assert there.news.get_nowait() is None
+    await one.close()
+    await other.close()
