@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from durable_core.clock import Clock, DatabaseClock, ManualClock
     from durable_core.crypto import KeyRing
     from durable_core.errors import DurableError
+    from durable_core.keys import KeyProvider
     from durable_core.retry import RetryPolicy
     from durable_core.store import Store
     from durable_core.stores.open import open_store
@@ -24,6 +25,7 @@ __all__ = [
     "Duties",
     "EventView",
     "Held",
+    "KeyProvider",
     "KeyRing",
     "ManualClock",
     "RetryPolicy",
@@ -38,6 +40,7 @@ _HOMES = {
     "clock": ("Clock", "DatabaseClock", "ManualClock"),
     "crypto": ("KeyRing",),
     "errors": ("DurableError",),
+    "keys": ("KeyProvider",),
     "retry": ("RetryPolicy",),
     "store": ("Store",),
     "stores.open": ("open_store",),

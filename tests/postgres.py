@@ -15,9 +15,10 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 import psycopg
 import pytest
@@ -35,9 +36,11 @@ class NotStarted(Exception):
 
 
 class PrivatePostgres:
-    """One server in a folder of its own, reached by a socket in that folder only."""
+    """One server in a folder of its own, reached by a socket in that folder only; `durable`: it syncs, as a real one does."""
 
-    def __init__(self, binaries: Path) -> None:
+    def __init__(self, binaries: Path, *, durable: bool = False, settings: Mapping[str, str] = MappingProxyType({})) -> None:
+        # -F: no fsync; the data is thrown away
+        self._flags = " ".join([*([] if durable else ["-F"]), *(f"-c {name}={value}" for name, value in settings.items())])
         self._owner = unprivileged() if os.geteuid() == 0 else None
         base = tempfile.gettempdir()
         self.folder = Path(tempfile.mkdtemp(prefix="moor-pg-", dir=base if len(base) < SOCKET_PATH_LIMIT else "/tmp"))
@@ -90,7 +93,7 @@ class PrivatePostgres:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _start(self) -> None:
-        options = f"-F -h '' -k {self.folder}"  # -F: no fsync; the data is thrown away
+        options = f"-h '' -k {self.folder} {self._flags}"
         log = f"--log={self.folder / 'log'}"
         self._run(self._binaries / "pg_ctl", "start", "--wait", *self._data, log, f"--options={options}")
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from durable_core.errors import DurableError, LeaseLost
 from durable_core.model import ALONE_AFTER_CRASHES, Abilities, Claim, ClaimRequest, EventDraft, Signals
-from durable_core.stores import rows
+from durable_core.stores import history, rows
 from durable_core.stores.postgres import events, loading
 from durable_core.stores.postgres.runs import fence, released_wake
 from durable_core.stores.postgres.sql import now, storable
@@ -179,15 +179,15 @@ async def charge(tx: Tx, run_id: str, epoch: int, *, error: str, retry_at: int, 
 async def strand(tx: Tx, run_id: str, epoch: int, *, reason: str, code: str) -> None:
     """Give a run back that this code can't go on with; other code may take it at once."""
     await fence(tx, run_id, epoch)
+    await events.append(tx, run_id, (history.of_strand(reason),))
     await tx.run(_STRAND, run_id, await tx.now(), storable(reason), code)
-    tx.changed.add(run_id)
 
 
 async def unstrand(tx: Tx, run_id: str) -> bool:
     """Offer a stranded run to all again; False when it wasn't."""
     found = await tx.run(_UNSTRAND, run_id, tx.override) > 0
     if found:
-        tx.changed.add(run_id)
+        await events.append(tx, run_id, (history.of_unstrand(),))
     return found
 
 

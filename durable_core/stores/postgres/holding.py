@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from durable_core.clock import Clock
@@ -21,6 +22,7 @@ from durable_core.model import (
     Signals,
     StepCommit,
 )
+from durable_core.stores import history
 from durable_core.stores.postgres import claims, commits, loading, plain
 from durable_core.stores.postgres.database import COMMIT, RECORD, Database
 from durable_core.stores.postgres.loading import Position
@@ -60,8 +62,9 @@ class Holding:
         self._positions.put(run_id, None)
 
     async def commit(self, commit: StepCommit) -> Committed:
-        """Finish a step."""
-        return await self._database.shield(self._commit(commit))
+        """Finish a step, and tell of it (S32)."""
+        told = replace(commit, events=(*commit.events, history.of_commit(commit)))
+        return await self._database.shield(self._commit(told))
 
     async def record(
         self,

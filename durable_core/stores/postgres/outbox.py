@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import takewhile
 from operator import itemgetter
 from typing import Final
 
@@ -25,6 +26,9 @@ log = logging.getLogger("moorings.store")
 
 UNOPENABLE: Final = (KeyMissing, CannotOpen, ContentGone, Broken)
 """What keeps a row from being read, and is left alone for a while: reading it changes nothing in the transaction."""
+
+FORGOTTEN: Final = "forgotten"
+"""The error of what was owed by a run whose content was deleted."""
 
 # A lane with `due_at` in the future is blocked by a Retry-After: more items don't unblock it.
 _LANES: Final = """
@@ -173,14 +177,29 @@ async def claim_lanes(
     await tx.know(*(row[1] for lane in rows.values() for row in lane))
     lanes = []
     for _, channel, address, epoch in sorted(taken, key=itemgetter(0)):
+        owed = rows[channel, address]
+        gone = await _bury_forgotten(tx, owed)
+        if gone == len(owed):
+            await tx.run(_GIVE_BACK, channel, address, gone, at)
+            continue
+        if gone:
+            await tx.run(_KEEP, channel, address, gone)
         try:
-            sendable = _sendable(tx, rows[channel, address])
+            sendable = _sendable(tx, owed[gone:])
         except UNOPENABLE as error:
             log.error("%s %s can't be read, and is left alone for a while: %s", channel, address, error)  # noqa: TRY400
             await tx.run(_LEAVE, at + UNOPENABLE_MS, channel, address)
         else:
             lanes.append(Lane(channel=channel, address=address, epoch=epoch, items=sendable))
     return lanes
+
+
+async def _bury_forgotten(tx: Tx, rows: Sequence[Row]) -> int:
+    """Take what was owed by runs that are forgotten out of a lane's head; how many they were."""
+    gone = [row[0] for row in takewhile(lambda row: not row[3], rows)]
+    for delivery_id in gone:
+        await tx.run(_DONE, delivery_id, "dead", None, FORGOTTEN, await tx.now())
+    return len(gone)
 
 
 async def finish(tx: Tx, lane: Lane, owner: str, result: Sent | Postponed | Buried) -> None:
@@ -243,10 +262,10 @@ def _names(lanes: Sequence[Row]) -> tuple[list[str], list[str]]:
 
 
 def _sendable(tx: Tx, rows: Sequence[Row]) -> tuple[OutboxItem, ...]:
-    """Read items up to an edit whose post is still pending before it: its reference isn't known yet."""
+    """Read items up to an edit whose post is still pending before it, for its reference isn't known yet, or a forgotten one."""
     items: list[OutboxItem] = []
     for delivery_id, run_id, name, body, prompt_id, edit_of, ref, attempts, error, post_state in rows:
-        if items and post_state == "pending":
+        if not body or (items and post_state == "pending"):
             break
         items.append(
             OutboxItem(

@@ -108,6 +108,7 @@ def commit(commit: StepCommit, place: Position, key: SessionKey, override: int |
         _seal(key, run_id, step.input, sealing.step_input(n)),
         _seal(key, run_id, step.output, sealing.step_output(n)),
         place.step_started_at,
+        commit.redactions,
     )
     if commit.release:
         made.add(commit.seen, commit.timer_at)
@@ -193,7 +194,7 @@ def _event_parts(start: int, attempt: str) -> tuple[str, str, str]:
 
 @cache
 def _commit_sql(*, events: bool, inputs: bool, release: bool) -> str:
-    number = 15
+    number = 16
     seen = timer = ""
     if release:
         seen, timer = _numbers(number, 2)
@@ -216,7 +217,7 @@ WITH h AS (
         step_no = step_no + 1, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL, last_error = NULL,
         phase = $5, turn_id = $6, last_at = {_AT}, spec_version = $7, stranded = NULL, stranded_code = NULL,
         {after}{cancel}{event_set}
-    {_FROM} WHERE {_FENCED}{event_where}
+    {_FROM} WHERE {_FENCED} AND r.redactions = coalesce($15::bigint, r.redactions){event_where}
     RETURNING r.last_at AS at, t.now, r.inbox_seq, r.cancel_seq
 ), s AS (
     INSERT INTO moor_step (run_id, n, kind, name, attempt, spec_version, deployment, input, output, started_at, completed_at)

@@ -5,13 +5,13 @@ What lives here: wiring only. What does not: statements (one file an aggregate) 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from durable_core.clock import Clock
-from durable_core.crypto import KeyRing
 from durable_core.errors import SchemaOutdated, Unavailable
 from durable_core.ids import new_id
+from durable_core.keys import Keys
 from durable_core.model import (
     SESSIONS,
     Abilities,
@@ -60,7 +60,7 @@ from durable_core.stores.watch import Watch
 class PostgresStore(Store):
     """Durable state in a PostgreSQL database, shared by the processes of many hosts."""
 
-    def __init__(self, settings: Settings, *, keys: KeyRing, clock: Clock, grace: float = GRACE_SECONDS) -> None:
+    def __init__(self, settings: Settings, *, keys: Keys, clock: Clock, grace: float = GRACE_SECONDS) -> None:
         self._settings = settings
         self._clock = clock
         self._sealing = Sealing(keys, size=KEPT)
@@ -85,6 +85,7 @@ class PostgresStore(Store):
     # ── life ──
 
     async def open(self) -> None:
+        await self._sealing.load()
         try:
             await self._database.read(_check)
             incarnation = new_id("inc")
@@ -240,6 +241,9 @@ class PostgresStore(Store):
 
     async def forget(self, run_id: str) -> bool:
         return await self._database.write(lambda tx: retention.forget(tx, run_id))
+
+    async def redact(self, run_id: str, bodies: Mapping[str, bytes], *, events: Sequence[EventDraft] = ()) -> int:
+        return await self._database.write(lambda tx: retention.redact(tx, run_id, bodies, events))
 
     async def rewrap(self, *, after: str, limit: int) -> tuple[str | None, int]:
         return await self._database.write(lambda tx: retention.rewrap(tx, after=after, limit=limit))
