@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,9 +13,9 @@ import pytest
 
 from durable_core.context import WorkflowContext, step_context
 from durable_core.engine.engine import Engine
-from durable_core.errors import CommitUnknown, DurableError, RunFailed, Unavailable
+from durable_core.errors import CommitUnknown, DurableError, LeaseLost, RunFailed, Unavailable
 from durable_core.failures import StepFailed
-from durable_core.model import MAX_CHARGED
+from durable_core.model import MAX_CHARGED, Abilities, ClaimRequest
 from durable_core.operations import Option
 from durable_core.registry import step, workflow
 from durable_core.retry import RetryPolicy
@@ -142,14 +143,25 @@ async def test_killed_at_each_call_of_the_store(disk: World) -> None:
             await disk.close_store(store)
 
 
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("error", [Unavailable("away"), CommitUnknown("who knows")])
-@pytest.mark.parametrize(("call", "at"), [("commit", 1), ("commit", 2), ("commit", 4), ("release", 1), ("steps", 1), ("claim", 1)])
+AWAY, UNKNOWN = Unavailable("away"), CommitUnknown("who knows")
+
+
+@pytest.mark.parametrize(
+    ("call", "at", "error", "after"),
+    [
+        ("commit", 1, AWAY, False),
+        ("commit", 1, UNKNOWN, False),
+        ("commit", 1, UNKNOWN, True),
+        ("commit", 2, UNKNOWN, True),
+        ("commit", 4, UNKNOWN, True),
+        ("commit", 4, AWAY, False),
+        ("steps", 1, AWAY, False),
+        ("claim", 1, AWAY, False),
+    ],
+)
 async def test_a_database_that_fails_once_delays_and_loses_nothing(
     world: World, call: str, at: int, error: Exception, after: bool
 ) -> None:
-    if after and not isinstance(error, CommitUnknown):
-        return  # what failed for sure was not done
     effects.clear()
 
     @workflow
@@ -167,6 +179,25 @@ async def test_a_database_that_fails_once_delays_and_loses_nothing(
             await asyncio.sleep(0.01)
         assert await result(run) == ["a", "b", "c"]
         assert max(effects.values()) <= 2
+
+
+async def test_a_lease_that_is_over_is_taken_from_a_worker_that_is_frozen(world: World) -> None:
+    @workflow
+    async def short(ctx: WorkflowContext) -> str:
+        return await ctx.step(effect, "a")
+
+    store = await world.open_store()
+    async with world.engine(short, store=store, work=False) as outside:
+        run = await outside.start(short)
+        abilities = Abilities(sessions=False, workflows=("short",))
+        (stale,) = await store.claim(ClaimRequest(owner=store.incarnation, lease_ms=60_000, limit=1, abilities=abilities))
+        async with world.engine(short, options=replace(FAST, lease=0.1)):
+            await asyncio.sleep(0.1)
+            assert (await outside.run(run.run_id).status()).status == "running"
+            world.advance(seconds=61)
+            assert await result(run) == "a"
+        with pytest.raises(LeaseLost):
+            await store.release(stale.run_id, stale.epoch, timer_at=None, seen=0, unused=False)
 
 
 async def test_four_crashes_of_one_attempt_end_the_run(disk: World) -> None:
