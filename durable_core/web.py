@@ -15,7 +15,7 @@ import orjson
 from aiohttp import web
 
 from durable_core.engine.engine import Engine
-from durable_core.errors import Conflict, DurableError, NotFound, SessionEnded, TooLarge, Unavailable, Unstorable
+from durable_core.errors import Conflict, NotFound, SessionEnded, TooLarge, Unavailable, Unstorable
 
 log = logging.getLogger("moorings.web")
 
@@ -82,9 +82,9 @@ async def _value(request: web.Request) -> Any:
             return body.decode(request.charset or "utf-8")
         except (UnicodeDecodeError, LookupError):
             raise _Refused(400, "bad_request", "the body is not text in its charset") from None
-    if request.content_type != "application/json" and not request.content_type.endswith("+json") and body:
-        if request.content_type != "application/octet-stream" or "Content-Type" in request.headers:
-            raise _Refused(415, "unsupported_media_type", "send application/json or text/plain")
+    said = request.content_type if "Content-Type" in request.headers else "application/json"
+    if body and said != "application/json" and not said.endswith("+json"):
+        raise _Refused(415, "unsupported_media_type", "send application/json or text/plain")
     try:
         return orjson.loads(body) if body else None
     except orjson.JSONDecodeError:
@@ -95,28 +95,31 @@ def _guarded(handler: _Handler) -> _Handler:
     async def guarded(request: web.Request) -> web.Response:
         try:
             return await handler(request)
-        except _Refused as error:
-            return _error(error.status, error.code, error.message)
-        except web.HTTPRequestEntityTooLarge:
-            return _error(413, "too_large", f"the body is over {BODY_LIMIT} bytes")
-        except NotFound:
-            return _error(404, "not_found", "nobody waits here")
-        except SessionEnded:
-            return _error(410, "ended", "the run has ended")
-        except Conflict:
-            return _error(409, "conflict", "the idempotency key was used with another body")
-        except (Unstorable, TooLarge) as error:
-            return _error(422, "unstorable", str(error))
-        except Unavailable:
-            return _error(503, "unavailable", "the database is away; try again", retry_after=5)
-        except DurableError:
-            log.exception("%s %s", request.method, request.rel_url.path.partition("/hooks/")[0] or "/hooks/…")
-            return _error(500, "broken", "something is wrong here; it was written down")
-        except Exception:
-            log.exception("%s failed", "POST /hooks/…" if request.path.startswith("/hooks/") else "POST /run-due")
-            return _error(500, "internal", "something went wrong here; it was written down")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets an answer
+            return _answer_to(error)
 
     return guarded
+
+
+def _answer_to(error: Exception) -> web.Response:
+    match error:
+        case _Refused():
+            return _error(error.status, error.code, error.message)
+        case web.HTTPRequestEntityTooLarge():
+            return _error(413, "too_large", f"the body is over {BODY_LIMIT} bytes")
+        case NotFound():
+            return _error(404, "not_found", "nobody waits here")
+        case SessionEnded():
+            return _error(410, "ended", "the run has ended")
+        case Conflict():
+            return _error(409, "conflict", "the idempotency key was used with another body")
+        case Unstorable() | TooLarge():
+            return _error(422, "unstorable", str(error))
+        case Unavailable():
+            return _error(503, "unavailable", "the database is away; try again", retry_after=5)
+        case _:
+            log.error("a request failed", exc_info=error)
+            return _error(500, "internal", "something went wrong here; it was written down")
 
 
 def _error(status: int, code: str, message: str, *, retry_after: int | None = None) -> web.Response:

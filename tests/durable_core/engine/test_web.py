@@ -25,7 +25,7 @@ tokens: list[str] = []
 @workflow
 async def paid(ctx: WorkflowContext, times: int = 1) -> list[Any]:
     hook = await ctx.webhook()
-    await ctx.step(step(lambda token: tokens.append(token), name="publish"), hook.token)
+    await ctx.step(step(tokens.append, name="publish"), hook.token)
     return [await ctx.wait_for(hook) for _ in range(times)]
 
 

@@ -17,7 +17,7 @@ from durable_core.engine.engine import Engine
 from durable_core.errors import NoKeys, RunFailed, SchemaOutdated
 from durable_core.registry import step, workflow
 from durable_core.schema import memory_script
-from tests.durable_core.engine.worlds import FAST, World, events_of, parked, result, until
+from tests.durable_core.engine.worlds import FAST, World, events_of, result, until
 
 ran: list[str] = []
 
@@ -105,7 +105,7 @@ async def test_run_due_beside_a_worker_does_nothing_twice(disk: World) -> None:
     ran.clear()
     async with disk.engine(naps) as working, disk.engine(naps, work=False) as beside, disk.engine(naps, work=False) as third:
         runs = [await working.start(naps, 3) for _ in range(20)]
-        open_ = set(run.run_id for run in runs)
+        open_ = {run.run_id for run in runs}
         async with asyncio.timeout(60):
             while open_:
                 await asyncio.gather(beside.run_due(), third.run_due(limit=3))
@@ -160,13 +160,13 @@ async def test_a_body_that_can_not_be_replayed_fails_its_run(world: World, what:
         if what == "io":
             await asyncio.open_connection("localhost", 1)
         elif what == "block":
-            time.sleep(2.2)
+            time.sleep(2.2)  # noqa: ASYNC251 - what is to be noticed
         else:
             await outer
 
     async with world.engine(bad) as engine:
         run = await engine.start(bad)
-        with pytest.raises(RunFailed, match="ctx.step") as failed:
+        with pytest.raises(RunFailed, match=r"ctx\.step") as failed:
             await result(run)
         assert failed.value.code == code
         outer.cancel()
@@ -211,7 +211,7 @@ async def test_engines_that_start_at_once_share_one_key(tmp_path: Path, monkeypa
 # ── other processes ──
 
 
-APP = '''
+APP = """
 import asyncio, os, time
 from datetime import timedelta
 from durable_core import Engine, WorkerOptions, step, workflow
@@ -233,7 +233,7 @@ async def job(ctx, name):
     return [first, await ctx.step(slow, f"{name} two"), await ctx.step(note, f"{name} three")]
 
 engine = Engine(f"sqlite:///{os.environ['DB']}", workflows=[job], options=WorkerOptions(lease=1.0, poll=0.05))
-'''
+"""
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
