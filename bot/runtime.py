@@ -86,12 +86,17 @@ class Runtime:
         """Begin to work, and take what the console's platform could not hand over before."""
         self.streams.start()
         if self.role is not Role.WEB:
-            await self._start_worker()
+            self.worker = await self._new_worker()
+            await self.worker.start()
         self._taking = True
         if self.console is not None:
             await self.console.start()
 
-    async def _start_worker(self) -> None:
+    async def run_due(self, limit: int | None = None) -> int:
+        """In place of `start`: do what is due, then stop; how often a session was taken."""
+        return await (await self._new_worker()).until_idle(limit)
+
+    async def _new_worker(self) -> Worker:
         deps = await self._stack.enter_async_context(self.bot.open_deps(self.settings))
         owner = self.store.incarnation
         runner = SessionRunner(
@@ -105,8 +110,7 @@ class Runtime:
             people=self.answers.people,
         )
         duties = Duties(runner=runner, egress=Egress(store=self.store, channels=self.channels, owner=owner), answers=self.answers)
-        self.worker = Worker(self.store, duties, owner=owner, deployment=self.settings.deployment, options=self.options)
-        await self.worker.start()
+        return Worker(self.store, duties, owner=owner, deployment=self.settings.deployment, options=self.options)
 
     def ready(self) -> bool:
         """Tell whether new work would be taken, and done: not while the child that works for this process is down."""

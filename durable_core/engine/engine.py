@@ -75,7 +75,8 @@ class Engine:
         self._clock = clock or DatabaseClock()
         self._options = replace(options or WorkerOptions(), interactions=0)  # questions of workflows settle at once
         self._migrate = migrate
-        self._work = work
+        self.works = work
+        """Whether it advances runs by itself; may be changed while it is closed."""
         self._public_url = public_url
         self._keep_ms = None if keep is None else milliseconds(keep)
         self.deployment = deployment or os.environ.get(DEPLOYMENT_VARIABLE) or self._registry.fingerprint
@@ -108,7 +109,7 @@ class Engine:
             keep_ms=self._keep_ms,
             poll=self._options.poll,
         )
-        if self._work:
+        if self.works:
             try:
                 self._worker = self._new_worker()
                 await self._worker.start()
@@ -164,7 +165,7 @@ class Engine:
             until_idle: go on until nothing is due any more; else take once what is due now.
             limit: take runs at most so often.
         """
-        if self._work:
+        if self.works:
             raise RuntimeError("this engine works by itself; run_due() is for Engine(..., work=False)")
         if self._store is None:
             async with self:

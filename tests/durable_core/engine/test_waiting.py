@@ -232,8 +232,6 @@ async def test_a_timer_fires_while_a_step_runs(world: World) -> None:
 
         return list(await asyncio.gather(ctx.step(step(slow, name="slow")), ring()))
 
-
-
     async with world.engine(both) as engine:
         run = await engine.start(both)
         await began.wait()
@@ -252,8 +250,6 @@ async def test_a_webhook_has_one_secret_address_of_its_own(world: World) -> None
         return [await ctx.wait_for(other), await ctx.wait_for(hook)]
 
     public: list[Any] = []
-
-
 
     publish = step(lambda *args: public.append(args), name="publish")
     async with world.engine(calls_back, public_url="https://x.example/") as engine:
