@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from bot import preflight
+from bot import housekeeping, preflight
 from bot.errors import BotError, NotReady
 
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from bot.app import Bot
     from bot.processes import WorkerProcess
     from bot.roles import Listening
     from bot.runtime import Runtime
@@ -42,6 +43,7 @@ commands = typer.Typer(
 )
 keys = typer.Typer(help="Encryption keys.", no_args_is_help=True)
 commands.add_typer(keys, name="keys")
+housekeeping.add_to(commands)
 slack = typer.Typer(help="Slack.", no_args_is_help=True)
 commands.add_typer(slack, name="slack")
 
@@ -182,7 +184,8 @@ def start(
     if role not in set(Role):
         raise NotReady(f"--role {role} is not known; give one of: {', '.join(Role)}.")
     settings = Settings.from_env(os.environ)
-    preflight.check_keys(settings)
+    if settings.encryption_keys is None:  # a bot may bring its own; loading it takes long, so it isn't waited for otherwise
+        preflight.check_keys(settings, preflight.load_app(app))
     preflight.check_drivers(settings)
     preflight.check_schema(settings)
     preflight.check_models(preflight.load_app(app))
@@ -198,21 +201,57 @@ def start(
 
 
 @commands.command()
+def work(
+    app: Annotated[str, typer.Argument(metavar="APP", help="The engine or the bot, as module:attribute, such as app:engine.")],
+    *,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="Do what is due, then leave; for cron and CI.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="With --until-idle: take runs at most so often.")] = None,
+) -> None:
+    """Work without a server: advance workflows, or a bot's sessions."""
+    if limit is not None and not until_idle:
+        raise NotReady("--limit is for --until-idle.")
+    import asyncio  # noqa: PLC0415
+
+    from bot.app import Bot  # noqa: PLC0415
+    from bot.work import work_for_ever, work_until_idle  # noqa: PLC0415
+
+    found = preflight.load_worker(app)
+    if isinstance(found, Bot) and not until_idle:
+        start(app, role="worker")
+        return
+    _log_to_stderr("INFO" if not until_idle else "WARNING")
+    if isinstance(found, Bot):
+        _check_worker(found)
+    if until_idle:
+        _say(f"Advanced {asyncio.run(work_until_idle(found, limit=limit))} runs.")
+    elif not isinstance(found, Bot):
+        asyncio.run(work_for_ever(found))
+
+
+def _check_worker(bot: Bot) -> None:
+    from bot.settings import Settings  # noqa: PLC0415
+
+    settings = Settings.from_env(os.environ)
+    preflight.check_keys(settings)
+    preflight.check_drivers(settings)
+    preflight.check_schema(settings)
+    preflight.check_models(bot)
+
+
+@commands.command()
 def migrate() -> None:
     """Bring the database to the schema that this version needs."""
     from bot.settings import Settings, sqlite_path  # noqa: PLC0415
     from durable_core import schema  # noqa: PLC0415
 
     settings = Settings.from_env(os.environ)
-    preflight.check_drivers(settings)
+    preflight.check_drivers(settings, migrating=True)
     path = sqlite_path(settings.database_url)
     if path is not None:
         preflight.check_folder(path.parent)
-        if schema.found_version(path) == schema.HEAD:
-            print(f"The database is at {schema.HEAD} already.")
-            return
-    schema.upgrade(settings.database_url)
-    print(f"The database is at {schema.HEAD} now.")
+    known = path is not None and schema.found_version(path) == schema.HEAD
+    changed = not known and schema.upgrade(settings.database_url, namespace=settings.namespace)
+    print(f"The database is at {schema.HEAD} {'now' if changed else 'already'}.")
 
 
 @slack.callback()
@@ -271,9 +310,9 @@ def _own_settings(data: Path) -> Settings:
     """Read the environment for a command that has its own SQLite file and keeps its own keys."""
     from dataclasses import replace  # noqa: PLC0415
 
-    from bot.settings import Settings, kept_keys  # noqa: PLC0415
+    from bot.settings import OF_DATABASE, Settings, kept_keys  # noqa: PLC0415
 
-    environ = {name: value for name, value in os.environ.items() if name != "MOORINGS_DATABASE_URL"}
+    environ = {name: value for name, value in os.environ.items() if name not in OF_DATABASE}
     settings = Settings.from_env(environ, data=data)
     preflight.check_drivers(settings)
     return settings if settings.encryption_keys else replace(settings, encryption_keys=kept_keys(data))

@@ -28,9 +28,10 @@ from channels.http import WebhookRequest, WebhookResponse
 from durable_core.clock import Clock, DatabaseClock
 from durable_core.crypto import KeyRing
 from durable_core.errors import NotFound
+from durable_core.keys import Keys
 from durable_core.model import Interaction, Lane
 from durable_core.store import Store
-from durable_core.stores.open import open_store
+from durable_core.stores.open import StoreOptions, open_store
 from durable_core.streams import Streams
 from durable_core.worker import Held, Worker, WorkerOptions
 
@@ -85,12 +86,17 @@ class Runtime:
         """Begin to work, and take what the console's platform could not hand over before."""
         self.streams.start()
         if self.role is not Role.WEB:
-            await self._start_worker()
+            self.worker = await self._new_worker()
+            await self.worker.start()
         self._taking = True
         if self.console is not None:
             await self.console.start()
 
-    async def _start_worker(self) -> None:
+    async def run_due(self, limit: int | None = None) -> int:
+        """In place of `start`: do what is due, then stop; how often a session was taken."""
+        return await (await self._new_worker()).until_idle(limit)
+
+    async def _new_worker(self) -> Worker:
         deps = await self._stack.enter_async_context(self.bot.open_deps(self.settings))
         owner = self.store.incarnation
         runner = SessionRunner(
@@ -104,8 +110,7 @@ class Runtime:
             people=self.answers.people,
         )
         duties = Duties(runner=runner, egress=Egress(store=self.store, channels=self.channels, owner=owner), answers=self.answers)
-        self.worker = Worker(self.store, duties, owner=owner, deployment=self.settings.deployment, options=self.options)
-        await self.worker.start()
+        return Worker(self.store, duties, owner=owner, deployment=self.settings.deployment, options=self.options)
 
     def ready(self) -> bool:
         """Tell whether new work would be taken, and done: not while the child that works for this process is down."""
@@ -156,16 +161,14 @@ async def open_runtime(
 ) -> Runtime:
     """Open the store and put the parts together; nothing runs or listens yet.
 
-    Raises: BadApp, NotReady (no encryption keys), BadKeyRing, SchemaOutdated, Unavailable.
+    Raises: BadApp, NotReady (no encryption keys), BadKeyRing, KeysNotGiven, KeyMissing, KeyWrong, SchemaOutdated, Unavailable.
     """
-    if settings.encryption_keys is None:
-        raise NotReady("MOORINGS_ENCRYPTION_KEYS is not set; `moorings keys new` prints a key.")
-    keys = KeyRing.parse(settings.encryption_keys)
+    keys = keys_of(bot, settings)
     platform = ConsolePlatform(settings.data / CONSOLE_FILE) if console else None
     channels: list[Channel] = [*bot.channels, *([Console(platform)] if platform is not None else [])]
     bot.check(channels[len(bot.channels) :])
     agents = {agent.name: ready(agent, model=_model(settings, agent.model)) for agent in bot.agents}
-    store = open_store(settings.database_url, keys=keys, clock=clock or DatabaseClock())
+    store = open_store(settings.database_url, keys=keys, clock=clock or DatabaseClock(), options=store_options(settings))
     await store.open()
     if platform is not None:
         await _check_console(platform, settings)
@@ -180,6 +183,8 @@ async def open_runtime(
         answers=answers,
         deployment=settings.deployment,
         lifetime_ms=bot.lifetime_ms,
+        keep_ms=bot.retention.keep_ms,
+        message_bytes=bot.limits.message_bytes,
     )
     sessions = Sessions(
         store=store,
@@ -188,6 +193,8 @@ async def open_runtime(
         agents=[agent.name for agent in bot.agents],
         deployment=settings.deployment,
         lifetime_ms=bot.lifetime_ms,
+        keep_ms=bot.retention.keep_ms,
+        message_bytes=bot.limits.message_bytes,
     )
     board = None
     if platform is not None:
@@ -206,8 +213,17 @@ async def open_runtime(
         channels=by_name,
         platform=platform,
         console=board,
-        options=options or WorkerOptions(),
+        options=options or WorkerOptions(concurrency=settings.concurrency),
     )
+
+
+def keys_of(bot: Bot | None, settings: Settings) -> Keys:
+    """Return what the store takes as keys: the bot's own, else the environment's. Raises: NotReady, BadKeyRing."""
+    if bot is not None and bot.keys is not None:
+        return bot.keys
+    if settings.encryption_keys is None:
+        raise NotReady("MOORINGS_ENCRYPTION_KEYS is not set; `moorings keys new` prints a key.")
+    return KeyRing.parse(settings.encryption_keys)
 
 
 async def _check_console(platform: ConsolePlatform, settings: Settings) -> None:
@@ -219,6 +235,11 @@ async def _check_console(platform: ConsolePlatform, settings: Settings) -> None:
         raise NotReady(
             f"{path} can't be opened as the console's file ({reason}); move it away to begin with a new one."
         ) from error
+
+
+def store_options(settings: Settings) -> StoreOptions:
+    """Say how the environment wants the database to be used."""
+    return StoreOptions(namespace=settings.namespace, pool=settings.pool, listen_url=settings.listen_url, pooler=settings.pooler)
 
 
 def _model(settings: Settings, model: object) -> str | None:

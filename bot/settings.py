@@ -21,11 +21,21 @@ from bot.errors import BadSettings, NotReady
 DEFAULT_FOLDER = Path(".moorings")
 DATABASE_FILE = "moorings.db"
 SCOPES = frozenset({"sessions"})
-_DIALECTS = ("sqlite", "postgresql", "postgres")
+_POSTGRES = ("postgresql", "postgres")
+_DIALECTS = ("sqlite", *_POSTGRES)
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750 b64token
 _PRINCIPAL = re.compile(r"[A-Za-z0-9._@-]{1,80}")
 _DEPLOYMENT = re.compile(r"[A-Za-z0-9._+-]{1,80}")
 _MODEL = re.compile(r"[a-z0-9-]+:[^\s:]\S*")
+_NAMESPACE = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
+OF_DATABASE = (
+    "MOORINGS_DATABASE_URL",
+    "MOORINGS_NAMESPACE",
+    "MOORINGS_DATABASE_LISTEN_URL",
+    "MOORINGS_DATABASE_POOL",
+    "MOORINGS_DATABASE_POOLER",
+)
+"""Variables that say where everything is kept: demo and dev, which keep their own, don't read them."""
 
 
 class Role(StrEnum):
@@ -58,11 +68,21 @@ class Settings:
     data: Path
     database_url: str = field(repr=False)  # may hold a password
     _: KW_ONLY
+    namespace: str | None = None
+    """The PostgreSQL schema of our tables; None leaves it to the server's search path."""
+    listen_url: str | None = field(default=None, repr=False)
+    """A way past a pooler, for the one connection that needs a session."""
+    pool: int = 10
+    """Connections that a process opens to PostgreSQL at most, beside the one that listens."""
+    pooler: bool = False
+    """A pooler in transaction mode stands in front of PostgreSQL."""
     public_url: str | None = None
     encryption_keys: str | None = field(default=None, repr=False)
     model: str | None = None
     api_tokens: tuple[ApiToken, ...] = ()
     deployment: str = ""
+    concurrency: int = 64
+    """Sessions that a process works on at once at most."""
     drain_seconds: float = 25.0
     """How long what runs may go on once the process is told to stop; the platform's own limit has to be 5 s longer."""
 
@@ -83,12 +103,18 @@ class Settings:
             return value or None
 
         database_url = read("MOORINGS_DATABASE_URL", _check_database_url)
+        on_postgres = (database_url or "").startswith(_POSTGRES)
+        namespace = read("MOORINGS_NAMESPACE", _check_namespace if on_postgres else _no_namespace)
+        listen_url = read("MOORINGS_DATABASE_LISTEN_URL", _check_listen_url if on_postgres else _for_postgres)
+        pool = read("MOORINGS_DATABASE_POOL", _whole(1, 1_000) if on_postgres else _for_postgres)
+        pooler = read("MOORINGS_DATABASE_POOLER", _check_pooler if on_postgres else _for_postgres)
         public_url = read("MOORINGS_PUBLIC_URL", _check_public_url)
         keys = environ.get("MOORINGS_ENCRYPTION_KEYS", "").strip() or None
         problems += _key_problems(keys)
         model = read("MOORINGS_MODEL", _check_model)
         deployment = read("MOORINGS_DEPLOYMENT", _check_deployment)
-        drain = read("MOORINGS_DRAIN_SECONDS", _check_drain)
+        concurrency = read("MOORINGS_CONCURRENCY", _whole(1, 10_000))
+        drain = read("MOORINGS_DRAIN_SECONDS", _whole(0, 3600, of="whole seconds"))
         tokens, token_problems = _read_tokens(environ.get("MOORINGS_API_TOKENS", ""))
         problems += token_problems
         if problems:
@@ -96,11 +122,16 @@ class Settings:
         return cls(
             folder,
             database_url or sqlite_url(folder),
+            namespace=namespace,
+            listen_url=listen_url,
+            pool=int(pool or 10),
+            pooler=pooler is not None,
             public_url=public_url.rstrip("/") if public_url else None,
             encryption_keys=keys,
             model=model,
             api_tokens=tokens,
             deployment=deployment or version(),
+            concurrency=int(concurrency or 64),
             drain_seconds=float(drain) if drain else 25.0,
         )
 
@@ -217,9 +248,33 @@ def _check_deployment(name: str) -> str | None:
     return None if _DEPLOYMENT.fullmatch(name) else "give up to 80 letters, digits or . _ + -"
 
 
-def _check_drain(text: str) -> str | None:
-    whole = text.isascii() and text.isdigit() and len(text) <= 4
-    return None if whole and int(text) <= 3600 else "give whole seconds from 0 to 3600."
+def _check_namespace(name: str) -> str | None:
+    return None if _NAMESPACE.fullmatch(name) else "give up to 63 small letters, digits or _, not beginning with pg_ or a digit."
+
+
+def _no_namespace(_name: str) -> str:
+    return "a SQLite file holds one only; use another file, MOORINGS_DATABASE_URL=sqlite:///OTHER.db, or PostgreSQL."
+
+
+def _check_listen_url(url: str) -> str | None:
+    given = url.partition("://")[0].partition("+")[0] in _POSTGRES
+    return None if given else "give the address of the server itself, postgresql://USER:PASSWORD@HOST/NAME."
+
+
+def _check_pooler(mode: str) -> str | None:
+    return None if mode == "transaction" else "give transaction, or leave it out: a pooler by session needs nothing."
+
+
+def _for_postgres(_text: str) -> str:
+    return "it is for PostgreSQL only; set MOORINGS_DATABASE_URL=postgresql://… too, or leave it out."
+
+
+def _whole(least: int, most: int, *, of: str = "a whole number") -> Callable[[str], str | None]:
+    def check(text: str) -> str | None:
+        whole = text.isascii() and text.isdigit() and len(text) <= 6
+        return None if whole and least <= int(text) <= most else f"give {of} from {least} to {most}."
+
+    return check
 
 
 def _read_tokens(text: str) -> tuple[tuple[ApiToken, ...], list[str]]:

@@ -11,11 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from durable_core.errors import Broken
+from durable_core.errors import Broken, Unavailable
 
 if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Connection, Engine
+    from sqlalchemy.exc import DBAPIError
 
 HEAD: Final = "0002_pre_core"
 """The revision this code needs."""
@@ -60,18 +61,46 @@ def found_version(path: str | Path) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
-def upgrade(url: str) -> None:
-    """Bring a database to `HEAD`; two processes that do so at once take turns. Blocks: call it in a thread."""
+def upgrade(url: str, *, namespace: str | None = None) -> bool:
+    """Bring a database to `HEAD`; two processes that do so at once take turns. Blocks: call it in a thread.
+
+    `namespace` is the PostgreSQL schema of the tables; it is made where it is missing. Returns whether there was anything to do.
+
+    Raises:
+        Unavailable, Broken: the database can't be reached, or doesn't let this user do it.
+    """
     if url.startswith(_SQLITE) and _make_new(url.removeprefix(_SQLITE)):
-        return
+        return True
+    from sqlalchemy.exc import DBAPIError, OperationalError  # noqa: PLC0415 - heavy, and only migrating needs it
+
     engine = _engine(url)
     try:
         with engine.begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-            _run(connection)
+                if namespace is not None:
+                    _enter(connection, namespace)
+            return _run(connection)
+    except OperationalError as error:
+        raise Unavailable(_said(error)) from error
+    except DBAPIError as error:
+        raise Broken(f"the database can't be migrated: {_said(error)}") from error
     finally:
         engine.dispose()
+
+
+def _enter(connection: Connection, namespace: str) -> None:
+    """Let names without a schema mean this one, until the transaction ends: a pooler keeps nothing longer."""
+    name = '"' + namespace.replace('"', '""') + '"'
+    found = connection.exec_driver_sql("SELECT 1 FROM pg_namespace WHERE nspname = %s", (namespace,)).first()
+    if found is None:  # a user who may not make schemas can use one that was made for it
+        connection.exec_driver_sql(f"CREATE SCHEMA {name}")
+    connection.exec_driver_sql(f"SET LOCAL search_path TO {name}")
+
+
+def _said(error: DBAPIError) -> str:
+    """Return what the database said, without SQLAlchemy's words around it."""
+    return " ".join(str(error.orig).split())
 
 
 def _make_new(path: str) -> bool:
@@ -79,6 +108,7 @@ def _make_new(path: str) -> bool:
     try:
         connection = sqlite3.connect(path, timeout=30, isolation_level=None)
         try:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # takes effect only before the first table
             connection.execute("BEGIN IMMEDIATE")
             if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall():
                 return False
@@ -127,22 +157,26 @@ def config() -> Config:
     return settings
 
 
-def _run(connection: Connection) -> None:
+def _run(connection: Connection) -> bool:
     from alembic import command  # noqa: PLC0415 - heavy, and only migrating needs it
+    from alembic.migration import MigrationContext  # noqa: PLC0415
 
+    found = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
     settings = config()
     settings.attributes["connection"] = connection
     command.upgrade(settings, "head")
+    return found != HEAD
 
 
 def _engine(url: str) -> Engine:
     from sqlalchemy import create_engine, event, make_url, pool  # noqa: PLC0415 - heavy, and only migrating needs it
 
     parsed = make_url(url)
-    if parsed.drivername in {"postgres", "postgresql"}:
+    if parsed.get_backend_name() in {"postgres", "postgresql"}:
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() != "sqlite":
-        return create_engine(parsed, poolclass=pool.NullPool)
+        # prepared statements would outlive the transaction on a pooler's connection
+        return create_engine(parsed, poolclass=pool.NullPool, connect_args={"prepare_threshold": None})
     engine = create_engine(parsed, poolclass=pool.StaticPool)
 
     # sqlite3 begins a transaction only before INSERT, UPDATE and DELETE, so that a revision would be half

@@ -9,9 +9,9 @@ import pytest
 
 from tests import parts
 
-pytest_plugins = ["tests.postgres"]
+pytest_plugins = ["tests.postgres", "tests.pgbouncer"]
 
-FIXTURE_MARKS = {"postgres": "postgres", "postgres_url": "postgres"}
+FIXTURE_MARKS = {"postgres": "postgres", "postgres_url": "postgres", "migrated_url": "postgres"}
 
 
 def pytest_configure() -> None:

@@ -15,14 +15,16 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 import psycopg
 import pytest
 from sqlalchemy import URL
 
+from durable_core import schema
 from tests.parts import missing
 
 UNPRIVILEGED = ("postgres", "nobody")
@@ -34,10 +36,12 @@ class NotStarted(Exception):
 
 
 class PrivatePostgres:
-    """One server in a folder of its own, reached by a socket in that folder only."""
+    """One server in a folder of its own, reached by a socket in that folder only; `durable`: it syncs, as a real one does."""
 
-    def __init__(self, binaries: Path) -> None:
-        self._owner = _unprivileged() if os.geteuid() == 0 else None
+    def __init__(self, binaries: Path, *, durable: bool = False, settings: Mapping[str, str] = MappingProxyType({})) -> None:
+        # -F: no fsync; the data is thrown away
+        self._flags = " ".join([*([] if durable else ["-F"]), *(f"-c {name}={value}" for name, value in settings.items())])
+        self._owner = unprivileged() if os.geteuid() == 0 else None
         base = tempfile.gettempdir()
         self.folder = Path(tempfile.mkdtemp(prefix="moor-pg-", dir=base if len(base) < SOCKET_PATH_LIMIT else "/tmp"))
         self._numbers = itertools.count(1)
@@ -54,10 +58,7 @@ class PrivatePostgres:
                 "--no-sync",
                 *self._data,
             )
-            options = f"-F -h '' -k {self.folder}"  # -F: no fsync; the data is thrown away
-            self._run(
-                self._binaries / "pg_ctl", "start", "--wait", *self._data, f"--log={self.folder / 'log'}", f"--options={options}"
-            )
+            self._start()
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
@@ -71,20 +72,30 @@ class PrivatePostgres:
             "postgresql+psycopg", "postgres", database=database, query={"host": str(self.folder)}
         ).render_as_string()
 
-    def create(self) -> str:
-        """Create an empty database and return its name."""
+    def create(self, template: str = "template0") -> str:
+        """Create a database, empty or a copy of another one that nobody uses, and return its name."""
         name = f"moor_{next(self._numbers)}"
-        self._execute(f'CREATE DATABASE "{name}" TEMPLATE template0')
+        self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
         return name
 
     def drop(self, name: str) -> None:
         self._execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def restart(self) -> None:
+        """Stop the server as a crash would, and start it again."""
+        self._run(self._binaries / "pg_ctl", "stop", "--wait", "--mode=immediate", *self._data)
+        self._start()
 
     def stop(self) -> None:
         try:
             self._run(self._binaries / "pg_ctl", "stop", "--wait", "--mode=immediate", *self._data)
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start(self) -> None:
+        options = f"-h '' -k {self.folder} {self._flags}"
+        log = f"--log={self.folder / 'log'}"
+        self._run(self._binaries / "pg_ctl", "start", "--wait", *self._data, log, f"--options={options}")
 
     def _execute(self, statement: str) -> None:
         with psycopg.connect(host=str(self.folder), user="postgres", dbname="postgres", autocommit=True) as connection:
@@ -119,7 +130,7 @@ class PrivatePostgres:
                 raise NotStarted(f"{program.name}: {output.read()}{log.read_text() if log.exists() else ''}")
 
 
-def _unprivileged() -> pwd.struct_passwd:
+def unprivileged() -> pwd.struct_passwd:
     """Choose whom to run as: PostgreSQL refuses root."""
     for name in UNPRIVILEGED:
         with suppress(KeyError):
@@ -167,5 +178,21 @@ def postgres() -> Iterator[PrivatePostgres]:
 def postgres_url(postgres: PrivatePostgres) -> Iterator[str]:
     """Give a fresh, empty database as an SQLAlchemy URL."""
     name = postgres.create()
+    yield postgres.url(name)
+    postgres.drop(name)
+
+
+@pytest.fixture(scope="session")
+def migrated(postgres: PrivatePostgres) -> str:
+    """Make a database with the schema, to be copied; the migrations take longer than a copy."""
+    name = postgres.create()
+    schema.upgrade(postgres.url(name))
+    return name
+
+
+@pytest.fixture
+def migrated_url(postgres: PrivatePostgres, migrated: str) -> Iterator[str]:
+    """Give a fresh database with the schema in it, as an SQLAlchemy URL."""
+    name = postgres.create(migrated)
     yield postgres.url(name)
     postgres.drop(name)

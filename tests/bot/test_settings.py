@@ -28,6 +28,11 @@ def test_everything_can_be_given(tmp_path: Path) -> None:
     settings = Settings.from_env(
         {
             "MOORINGS_DATABASE_URL": "postgresql://u:p@db/moorings",
+            "MOORINGS_NAMESPACE": "support",
+            "MOORINGS_DATABASE_LISTEN_URL": "postgresql://u:p@db:5433/moorings",
+            "MOORINGS_DATABASE_POOL": "20",
+            "MOORINGS_DATABASE_POOLER": "transaction",
+            "MOORINGS_CONCURRENCY": "8",
             "MOORINGS_PUBLIC_URL": "https://bot.example.com/",
             "MOORINGS_ENCRYPTION_KEYS": keys,
             "MOORINGS_MODEL": "anthropic:claude-sonnet-5",
@@ -39,6 +44,11 @@ def test_everything_can_be_given(tmp_path: Path) -> None:
     assert settings == Settings(
         tmp_path,
         "postgresql://u:p@db/moorings",
+        namespace="support",
+        listen_url="postgresql://u:p@db:5433/moorings",
+        pool=20,
+        pooler=True,
+        concurrency=8,
         public_url="https://bot.example.com",
         encryption_keys=keys,
         model="anthropic:claude-sonnet-5",
@@ -107,6 +117,7 @@ def test_secrets_are_not_shown(tmp_path: Path) -> None:
     settings = Settings.from_env(
         {
             "MOORINGS_DATABASE_URL": "postgresql://u:hunter2@db/x",
+            "MOORINGS_DATABASE_LISTEN_URL": "postgresql://u:hunter2@server/x",
             "MOORINGS_ENCRYPTION_KEYS": keys,
             "MOORINGS_API_TOKENS": "alice:hunter2",
         },
@@ -121,6 +132,11 @@ def test_secrets_are_not_shown(tmp_path: Path) -> None:
         st.sampled_from(
             [
                 "MOORINGS_DATABASE_URL",
+                "MOORINGS_NAMESPACE",
+                "MOORINGS_DATABASE_LISTEN_URL",
+                "MOORINGS_DATABASE_POOL",
+                "MOORINGS_DATABASE_POOLER",
+                "MOORINGS_CONCURRENCY",
                 "MOORINGS_PUBLIC_URL",
                 "MOORINGS_ENCRYPTION_KEYS",
                 "MOORINGS_MODEL",
@@ -199,3 +215,46 @@ def test_how_long_a_drain_may_take(text: str, seconds: float) -> None:
 def test_a_drain_that_can_not_be_read_is_named(text: str) -> None:
     with pytest.raises(BadSettings, match="MOORINGS_DRAIN_SECONDS"):
         Settings.from_env({"MOORINGS_DRAIN_SECONDS": text})
+
+
+ON_POSTGRES = {"MOORINGS_DATABASE_URL": "postgresql://db/moorings"}
+
+
+def test_a_sqlite_file_holds_one_namespace_and_has_no_pool() -> None:
+    of_postgres = {
+        "MOORINGS_NAMESPACE": "support",
+        "MOORINGS_DATABASE_LISTEN_URL": "postgresql://db/moorings",
+        "MOORINGS_DATABASE_POOL": "5",
+        "MOORINGS_DATABASE_POOLER": "transaction",
+    }
+    for environ in (of_postgres, of_postgres | {"MOORINGS_DATABASE_URL": "sqlite:///m.db"}):
+        with pytest.raises(BadSettings) as caught:
+            Settings.from_env(environ)
+        problems = caught.value.problems
+        assert [problem.partition(":")[0] for problem in problems] == list(of_postgres)
+        assert "use another file" in problems[0]
+    assert Settings.from_env(ON_POSTGRES | of_postgres).namespace == "support"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("MOORINGS_NAMESPACE", "Support"),
+        ("MOORINGS_NAMESPACE", "pg_mine"),
+        ("MOORINGS_NAMESPACE", "a;b"),
+        ("MOORINGS_NAMESPACE", "1st"),
+        ("MOORINGS_NAMESPACE", "a" * 64),
+        ("MOORINGS_DATABASE_LISTEN_URL", "sqlite:///m.db"),
+        ("MOORINGS_DATABASE_LISTEN_URL", "db"),
+        ("MOORINGS_DATABASE_POOL", "0"),
+        ("MOORINGS_DATABASE_POOL", "many"),
+        ("MOORINGS_DATABASE_POOLER", "session"),
+        ("MOORINGS_CONCURRENCY", "0"),
+        ("MOORINGS_CONCURRENCY", "-1"),
+    ],
+)
+def test_what_can_not_be_read_about_the_database_is_named(name: str, text: str) -> None:
+    with pytest.raises(BadSettings) as caught:
+        Settings.from_env(ON_POSTGRES | {name: text})
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{name}: ")

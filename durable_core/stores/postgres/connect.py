@@ -1,0 +1,189 @@
+"""Connections to PostgreSQL: how they are opened and lent, and what their errors mean.
+
+What lives here: settings, the pool, the sorting of errors into `Unavailable` and `Broken`. What does not: transactions (`tx.py`).
+
+asyncpg's own pool asks the server to forget all session state each time a connection comes back; there is none here, and a
+round trip for nothing would be the price of every commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import asyncpg
+
+from durable_core.errors import Broken, DurableError, Unavailable
+
+CONNECT_SECONDS: Final = 10.0
+STATEMENT_SECONDS: Final = 60.0
+"""How long an answer may take before the connection is given up."""
+_STATEMENTS: Final = 256
+"""Prepared statements a connection keeps."""
+# Each of the store's statements has its index. While a table is new the planner takes it for tiny, plans a scan of all of it,
+# and keeps that plan until the table is analyzed, a minute and ten thousand rows later. A pooler takes no settings.
+_SETTINGS: Final = MappingProxyType({"application_name": "moorings", "enable_seqscan": "off", "jit": "off"})
+
+# SQLSTATE classes and codes after which the same call may be made again.
+_PASSING_CLASSES: Final = frozenset({"08", "40", "53", "57", "58"})
+_PASSING: Final = frozenset({"25006", "55P03", "55006"})
+# Codes of a class that passes which no retry mends: disk full isn't one of them, a dropped database is.
+_LASTING: Final = frozenset({"57P04"})
+_LOST_CLASSES: Final = frozenset({"08", "57"})
+_COLLISIONS: Final = frozenset({"40001", "40P01"})
+"""Serialization failure and deadlock: the transaction did nothing, and may be run again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Where the database is and how to talk to it."""
+
+    url: str
+    namespace: str | None = None
+    """The schema that the tables are in; None leaves it to the server's search path."""
+    pool: int = 10
+    listen_url: str | None = None
+    """A way past the pooler, for the one connection that needs a session."""
+    pooler: bool = False
+    """A pooler in transaction mode stands between: no prepared statements, no session."""
+
+    @property
+    def has_session(self) -> bool:
+        """Whether a connection of its own can listen and hold a lock."""
+        return not self.pooler or self.listen_url is not None
+
+
+def dsn(url: str) -> str:
+    """Return a URL as asyncpg takes it: without SQLAlchemy's driver."""
+    scheme, colon, rest = url.partition(":")
+    return f"{scheme.partition('+')[0]}{colon}{rest}"
+
+
+async def connect(url: str, *, pooler: bool = False) -> asyncpg.Connection:
+    """Open a connection.
+
+    Raises:
+        Unavailable, Broken: it can't be opened.
+    """
+    try:
+        return await asyncpg.connect(
+            dsn(url),
+            timeout=CONNECT_SECONDS,
+            command_timeout=STATEMENT_SECONDS,
+            statement_cache_size=0 if pooler else _STATEMENTS,
+            max_cached_statement_lifetime=0,
+            server_settings=None if pooler else dict(_SETTINGS),
+        )
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
+        raise sorted_error(error) from error
+
+
+def sorted_error(error: BaseException) -> DurableError:
+    """Say whether the same call may be made again."""
+    state = getattr(error, "sqlstate", None)
+    text = str(error) or type(error).__name__
+    if isinstance(error, asyncpg.PostgresError) and state:
+        passing = (state[:2] in _PASSING_CLASSES and state not in _LASTING) or state in _PASSING
+        return Unavailable(text) if passing else Broken(f"the database answered {state}: {text}")
+    if isinstance(error, OSError | asyncpg.PostgresError) or _is_closed(error):  # TimeoutError is an OSError
+        return Unavailable(text)
+    return Broken(f"the database driver says {type(error).__name__}: {text}")
+
+
+def is_lost(error: BaseException) -> bool:
+    """Tell whether it was the connection that failed, so that what it was doing may have happened."""
+    state = getattr(error, "sqlstate", None)
+    return isinstance(error, OSError) or _is_closed(error) or (isinstance(state, str) and state[:2] in _LOST_CLASSES)
+
+
+def collides(error: BaseException) -> bool:
+    """Tell whether the transaction did nothing and is to be run again."""
+    return getattr(error, "sqlstate", None) in _COLLISIONS or isinstance(error, asyncpg.InvalidCachedStatementError)
+
+
+def _is_closed(error: BaseException) -> bool:
+    return isinstance(error, asyncpg.InterfaceError) and not isinstance(error, asyncpg.DataError)
+
+
+class Pool:
+    """A few connections, lent to one operation at a time, first come first served; lost ones are made anew."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._idle: list[asyncpg.Connection] = []
+        self._waiting: deque[asyncio.Future[asyncpg.Connection | None]] = deque()
+        self._count = 0
+        self._closed = False
+
+    async def acquire(self) -> asyncpg.Connection:
+        """Borrow a connection.
+
+        Raises:
+            Unavailable, Broken: none can be had.
+        """
+        while True:
+            if self._closed:
+                raise Unavailable("the store is closed")
+            while self._idle:
+                connection = self._idle.pop()
+                if not connection.is_closed():
+                    return connection
+                self._count -= 1
+            if self._count < self._settings.pool:
+                return await self._connect()
+            waiter: asyncio.Future[asyncpg.Connection | None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            try:
+                lent = await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    self._pass_on(waiter.result())
+                raise
+            if lent is not None:
+                return lent
+
+    def give_back(self, connection: asyncpg.Connection, *, usable: bool = True) -> None:
+        """Return a connection; one that isn't usable any more is dropped."""
+        if usable and not connection.is_closed() and not connection.is_in_transaction():
+            self._pass_on(connection)
+            return
+        connection.terminate()
+        self._count -= 1
+        self._pass_on(None)
+
+    async def close(self) -> None:
+        """Close what is idle; nothing is lent any more."""
+        self._closed = True
+        while self._waiting:
+            self._pass_on(None)
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                await connection.close(timeout=1)
+
+    async def _connect(self) -> asyncpg.Connection:
+        self._count += 1
+        try:
+            return await connect(self._settings.url, pooler=self._settings.pooler)
+        except BaseException:
+            self._count -= 1
+            self._pass_on(None)
+            raise
+
+    def _pass_on(self, connection: asyncpg.Connection | None) -> None:
+        """Give a connection, or the room for one, to who waits longest."""
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(connection)
+                return
+        if connection is None:
+            return
+        if self._closed:
+            connection.terminate()
+        else:
+            self._idle.append(connection)

@@ -1,0 +1,195 @@
+"""Holding: what a worker writes under its claims, in one statement where that will do.
+
+What lives here: choosing between `plain.py` and `commits.py`, and keeping where held runs stand. What does not: SQL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from durable_core.clock import Clock
+from durable_core.crypto import SessionKey
+from durable_core.errors import LeaseLost
+from durable_core.model import (
+    Claim,
+    ClaimRequest,
+    Committed,
+    EventDraft,
+    RecordKind,
+    Signals,
+    StepCommit,
+)
+from durable_core.stores import history
+from durable_core.stores.postgres import claims, commits, loading, plain
+from durable_core.stores.postgres.database import COMMIT, RECORD, Database
+from durable_core.stores.postgres.loading import Position
+from durable_core.stores.postgres.tx import Row
+from durable_core.stores.sealing import Sealing
+
+SWEEP_SECONDS: Final = 1.0
+"""How often claims look for leases that are over; who died is known at once, this is for those who hang."""
+
+
+class Holding:
+    """The claims of this process."""
+
+    def __init__(self, database: Database, *, clock: Clock, sealing: Sealing) -> None:
+        self._database = database
+        self._clock = clock
+        self._sealing = sealing
+        self._positions = plain.Positions()
+        self._swept_at: float | None = None
+
+    async def claim(self, request: ClaimRequest) -> list[Claim]:
+        """Take due runs."""
+        sweep = self._is_sweep_due()
+        taken = await self._database.write(lambda tx: claims.claim(tx, request, sweep=sweep))
+        for claim, place in taken:
+            self._positions.put(claim.run_id, place)
+        return [claim for claim, _ in taken]
+
+    async def refresh(self, run_id: str, epoch: int) -> Claim:
+        """Read a held run again."""
+        claim, place = await self._database.read(lambda tx: claims.refresh(tx, run_id, epoch), whole=True)
+        self._positions.put(run_id, place)
+        return claim
+
+    def let_go(self, run_id: str) -> None:
+        """Forget where a run stands that isn't held any more."""
+        self._positions.put(run_id, None)
+
+    async def commit(self, commit: StepCommit) -> Committed:
+        """Finish a step, and tell of it (S32)."""
+        told = replace(commit, events=(*commit.events, history.of_commit(commit)))
+        return await self._database.shield(self._commit(told))
+
+    async def record(
+        self,
+        run_id: str,
+        epoch: int,
+        *,
+        step_n: int,
+        key: str,
+        kind: RecordKind,
+        input_hash: str,
+        body: bytes,
+        drafts: Sequence[EventDraft],
+    ) -> Signals:
+        """Keep what the pending step has so far."""
+
+        async def work() -> Signals:
+            at, session_key = self._standing(run_id, epoch, step_n)
+            if at is not None and session_key is not None:
+                sql, args = plain.record(
+                    run_id,
+                    at,
+                    session_key,
+                    self._clock.override(),
+                    name=key,
+                    kind=kind,
+                    input_hash=input_hash,
+                    body=body,
+                    drafts=drafts,
+                )
+                row = await self._database.attempt(sql, *args, label=RECORD)
+                if row is not None:
+                    return self._appended(run_id, at, drafts, row)
+            try:
+                signals, place = await self._database.transaction(
+                    lambda tx: commits.record(
+                        tx,
+                        run_id,
+                        epoch,
+                        step_n=step_n,
+                        key=key,
+                        kind=kind,
+                        input_hash=input_hash,
+                        body=body,
+                        drafts=drafts,
+                    ),
+                    label=RECORD,
+                )
+            except LeaseLost:
+                self.let_go(run_id)
+                raise
+            self._positions.put(run_id, place)
+            return signals
+
+        return await self._database.shield(work())
+
+    async def append(self, run_id: str, epoch: int, drafts: Sequence[EventDraft]) -> Signals:
+        """Append events of the attempt that runs."""
+
+        async def work() -> Signals:
+            at, session_key = self._standing(run_id, epoch, None)
+            if at is not None and session_key is not None and drafts:
+                sql, args = plain.append(run_id, at, session_key, self._clock.override(), drafts)
+                row = await self._database.attempt(sql, *args)
+                if row is not None:
+                    return self._appended(run_id, at, drafts, row)
+            try:
+                signals, place = await self._database.transaction(lambda tx: commits.append(tx, run_id, epoch, drafts))
+            except LeaseLost:
+                self.let_go(run_id)
+                raise
+            self._positions.put(run_id, place)
+            return signals
+
+        return await self._database.shield(work())
+
+    # ── inside ──
+
+    async def _commit(self, commit: StepCommit) -> Committed:
+        run_id = commit.run_id
+        at, session_key = self._standing(run_id, commit.epoch, commit.step_n)
+        if at is not None and session_key is not None and plain.is_plain(commit):
+            sql, args = plain.commit(commit, at, session_key, self._clock.override())
+            row = await self._database.attempt(sql, *args, label=COMMIT)
+            if row is not None:
+                return await self._finished(commit, at, row)
+        try:
+            committed, place = await self._database.transaction(lambda tx: commits.commit(tx, commit), label=COMMIT)
+        except LeaseLost:
+            self.let_go(run_id)
+            raise
+        self._positions.put(run_id, place)
+        return committed
+
+    async def _finished(self, commit: StepCommit, before: Position, row: Row) -> Committed:
+        """Say what a step in one statement came to."""
+        at, now, inbox_seq, cancel_seq = row[:4]
+        run_id, seen = commit.run_id, commit.seen
+        if commit.release:
+            self.let_go(run_id)
+        else:
+            after = plain.moved(before, commit.events)
+            self._positions.put(run_id, after._replace(step_no=before.step_no + 1, attempt=1, step_started_at=at))
+        self._database.tell(frozenset((run_id,)))
+        more = not commit.release and inbox_seq > seen
+        return Committed(
+            step_no=commit.step_n + 1,
+            signals=Signals(inbox_seq=inbox_seq, cancel_pending=cancel_seq > 0),
+            commands=await self._database.lookup(lambda tx: loading.commands_after(tx, run_id, seen)) if more else (),
+            now=now,
+        )
+
+    def _is_sweep_due(self) -> bool:
+        """Tell whether to look for leases that are over: now and then, or always where somebody sets the clock."""
+        at = asyncio.get_running_loop().time()
+        if self._clock.override() is None and self._swept_at is not None and at < self._swept_at + SWEEP_SECONDS:
+            return False
+        self._swept_at = at
+        return True
+
+    def _appended(self, run_id: str, before: Position, drafts: Sequence[EventDraft], row: Row) -> Signals:
+        self._positions.put(run_id, plain.moved(before, drafts))
+        if drafts:
+            self._database.tell(frozenset((run_id,)))
+        return Signals(inbox_seq=row[0], cancel_pending=row[1] > 0)
+
+    def _standing(self, run_id: str, epoch: int, step_n: int | None) -> tuple[Position | None, SessionKey | None]:
+        place = self._positions.get(run_id, epoch, step_n)
+        return place, None if place is None else self._sealing.cached(run_id)

@@ -1,0 +1,57 @@
+"""The inbox: accepting inputs, in one statement where they begin a run.
+
+What lives here: choosing between `starts.py` and `admission.py`. What does not: SQL but for one look.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from durable_core.clock import Clock
+from durable_core.model import Admission, Receipt, ToAddress
+from durable_core.stores.postgres import admission as admissions
+from durable_core.stores.postgres import starts
+from durable_core.stores.postgres.database import ADMIT, Database
+from durable_core.stores.postgres.tx import Tx
+from durable_core.stores.sealing import Sealing
+
+# An address that is owned, or a key that is known: then the transaction finds its run.
+_KNOWN: Final = """
+    SELECT EXISTS (SELECT 1 FROM moor_address WHERE channel = $1 AND address = $2)
+        OR EXISTS (SELECT 1 FROM moor_admission WHERE source = $3 AND key = $4)
+"""
+
+
+class Inbox:
+    """What comes in."""
+
+    def __init__(self, database: Database, *, clock: Clock, sealing: Sealing) -> None:
+        self._database = database
+        self._clock = clock
+        self._sealing = sealing
+
+    async def admit(self, admission: Admission) -> Receipt:
+        """Accept one input."""
+        return await self._database.shield(self._admit(admission))
+
+    async def _admit(self, admission: Admission) -> Receipt:
+        new = starts.new_of(admission)
+        if new is not None and not await self._is_known(admission):
+            sql, args, key = starts.start(admission, new, self._sealing, self._clock.override())
+            if await self._database.attempt(sql, *args, label=ADMIT) is not None:
+                self._sealing.keep({new.run_id: key})
+                self._database.tell(frozenset((new.run_id,)))
+                return Receipt(submission_id=admission.submission_id, run_id=new.run_id, seq=starts.FIRST, created=True)
+        return await self._database.transaction(lambda tx: admissions.admit(tx, admission), label=ADMIT)
+
+    async def _is_known(self, admission: Admission) -> bool:
+        """Tell whether there is a run already; for one without an address its key would say so, and it seldom does."""
+        target = admission.target
+        if not isinstance(target, ToAddress):
+            return False
+
+        async def look(tx: Tx) -> bool:
+            row = await tx.one(_KNOWN, target.channel, target.address, admission.source, admission.key)
+            return row is not None and bool(row[0])
+
+        return await self._database.lookup(look)

@@ -1,0 +1,186 @@
+"""Listening: the one connection that hears of other processes' changes and shows that this process lives (CORE 22).
+
+What lives here: LISTEN, the lock that dies with the connection, the bell that others hear. What does not: who is to be told.
+
+NOTIFY takes a lock of the whole cluster until its transaction is committed. So no transaction of a run ever notifies: changes
+are gathered for a moment and told as one, in a transaction of their own. One that gets lost is found by the worker's poll.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import asyncpg
+
+from durable_core.errors import DurableError
+from durable_core.stores.postgres.connect import Settings, connect
+
+Tell = Callable[[Sequence[str] | None], None]
+
+log = logging.getLogger("moorings.store")
+
+GATHER_SECONDS: Final = 0.005
+MOST_BYTES: Final = 7_900
+"""A payload is less than 8,000 bytes."""
+_ANYTHING: Final = "*"
+_LOOK_SECONDS: Final = 5.0
+"""How often the connection is asked whether it still is one."""
+_RETRY_SECONDS: Final = 0.25
+_LONGEST_PAUSE: Final = 5.0
+
+
+def channel_of(namespace: str | None) -> str:
+    """Return the channel on which stores of one namespace tell each other."""
+    return "moor" if namespace is None else f"moor_{namespace}"
+
+
+def lock_of(incarnation: str) -> int:
+    """Return the number of the advisory lock that an incarnation holds: 64 bits of its hash."""
+    return int.from_bytes(hashlib.sha256(incarnation.encode()).digest()[:8], "big", signed=True)
+
+
+class Bell:
+    """Tell other processes what changed, many changes at a time."""
+
+    def __init__(self, sender: str, notify: Callable[[str], Awaitable[Any]]) -> None:
+        self._sender = sender
+        self._notify = notify
+        self._changed: set[str] = set()
+        self._due: asyncio.Task[None] | None = None
+
+    def ring(self, run_ids: frozenset[str]) -> None:
+        """Tell of runs, soon."""
+        self._changed |= run_ids
+        if self._due is None:
+            self._due = asyncio.get_running_loop().create_task(self._later())
+
+    async def close(self) -> None:
+        """Tell what is left."""
+        if self._due is not None:
+            await self._due
+
+    async def _later(self) -> None:
+        await asyncio.sleep(GATHER_SECONDS)
+        self._due = None
+        changed, self._changed = self._changed, set()
+        with suppress(DurableError):
+            await self._notify(payload(self._sender, changed))
+
+
+def payload(sender: str, run_ids: set[str]) -> str:
+    """Write who tells, and of which runs."""
+    text = f"{sender}:{' '.join(sorted(run_ids))}"
+    return text if len(text.encode()) <= MOST_BYTES else f"{sender}:{_ANYTHING}"
+
+
+class Ear:
+    """The listening connection; made anew when it is lost, and then anything may have changed."""
+
+    def __init__(self, settings: Settings, incarnation: str, tell: Tell) -> None:
+        self._url = settings.listen_url or settings.url
+        self._channel = channel_of(settings.namespace)
+        self._incarnation = incarnation
+        self._tell = tell
+        self._connection: asyncpg.Connection | None = None
+        self._lost = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+        self._holds = False
+        self.reconnected_at: float | None = None
+        """When the connection was made anew, by the loop's clock: others may just be doing the same."""
+
+    async def open(self) -> None:
+        """Begin to listen, and take the lock.
+
+        Raises:
+            Unavailable, Broken: there is no connection to be had.
+        """
+        await self._connect()
+        self._keeper = asyncio.get_running_loop().create_task(self._keep())
+
+    async def close(self) -> None:
+        """Stop listening; from here on this incarnation is dead."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await keeper
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.remove_termination_listener(self._on_lost)
+            with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                await connection.close(timeout=1)
+
+    async def _connect(self) -> None:
+        connection = await connect(self._url)
+        try:
+            await connection.add_listener(self._channel, self._on_notify)
+            self._lost.clear()
+            self._holds = False
+            self._connection = connection
+            connection.add_termination_listener(self._on_lost)
+            await self._look()
+        except BaseException:
+            connection.remove_termination_listener(self._on_lost)
+            connection.terminate()
+            self._connection = None
+            raise
+
+    async def _look(self) -> None:
+        """Take the lock, or see that the connection is alive. An own one that was lost may hold the lock for a while."""
+        if self._connection is None:
+            return
+        if self._holds:
+            await self._connection.fetch("SELECT 1")
+        else:
+            rows = await self._connection.fetch("SELECT pg_try_advisory_lock($1::bigint)", lock_of(self._incarnation))
+            self._holds = bool(rows[0][0])
+
+    async def _keep(self) -> None:
+        pause = 0.05
+        while True:
+            if self._connection is None:
+                try:
+                    await self._connect()
+                except (DurableError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+                    log.warning("can't listen, trying again: %s", error)
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 2, _LONGEST_PAUSE)
+                    continue
+                pause = 0.05
+                self.reconnected_at = asyncio.get_running_loop().time()
+                self._tell(None)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS if self._holds else _RETRY_SECONDS):
+                    await self._lost.wait()
+            if not await self._still_there():
+                self._drop()
+
+    async def _still_there(self) -> bool:
+        if self._lost.is_set():
+            return False
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS):
+                await self._look()
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            return False
+        return True
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        self._holds = False
+        if connection is not None:
+            connection.remove_termination_listener(self._on_lost)
+            connection.terminate()
+
+    def _on_lost(self, _connection: object) -> None:
+        self._lost.set()
+
+    def _on_notify(self, _connection: object, _pid: int, _channel: str, text: str) -> None:
+        sender, _, said = text.partition(":")
+        if sender != self._incarnation:
+            self._tell(None if said == _ANYTHING else said.split())

@@ -1,0 +1,285 @@
+"""Plain commits: finishing a step, recording, appending, each in one statement that commits by itself.
+
+What lives here: the statements, and when they will do. What does not: what needs more than one (`commits.py`), which is also
+where a statement that found something else than it expected is done again and says what is wrong.
+
+A sealed value is bound to its place, an event's to its number. So the number has to be known beforehand: the store keeps where
+the runs it holds stand (`Position`), and the statement's head, the fenced UPDATE of the run row, changes the row only if it
+stands there. Everything else is derived from that row: no row, nothing written.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final
+
+from durable_core.crypto import SessionKey
+from durable_core.model import CURRENT_SPEC, EventDraft, RecordKind, StepCommit
+from durable_core.stores import sealing
+from durable_core.stores.postgres import events
+from durable_core.stores.postgres.loading import Position
+from durable_core.stores.postgres.runs import released_wake
+from durable_core.stores.postgres.sql import now
+from durable_core.stores.sealing import Place
+
+KEPT: Final = 10_000
+"""Runs of which it is known where they stand, and whose keys are at hand."""
+
+# The time is read once a statement: a volatile expression in a subquery isn't merged into what surrounds it.
+_FROM: Final = f"FROM (SELECT {now('$4')} AS now) t"
+_FENCED: Final = "r.run_id = $1 AND r.epoch = $2 AND r.step_no = $3 AND r.owner IS NOT NULL AND r.status = 'open'"
+_AT: Final = "greatest(r.last_at, t.now)"
+_EVENTS: Final = """
+    INSERT INTO moor_event (run_id, seq, idx, type, body, refs, attempt, at)
+    SELECT $1, x.seq, x.idx, x.type, x.body, x.refs, {attempt}::bigint, h.at
+    FROM h, unnest({seq}::bigint[], {idx}::bigint[], {type}::text[], {body}::bytea[], {refs}::text[])
+        AS x (seq, idx, type, body, refs)
+"""
+# What didn't go as expected undoes the statement by an error; the transaction that follows finds out what it was.
+_UNLESS: Final = "1 / CASE WHEN {expected} THEN 1 ELSE 0 END"
+
+
+class Positions:
+    """Where the runs that this process holds stand; the least recently used ones are dropped."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, Position] = OrderedDict()
+
+    def get(self, run_id: str, epoch: int, step_n: int | None) -> Position | None:
+        """Return where a run stands, if it stands at this step under this epoch."""
+        place = self._kept.get(run_id)
+        if place is None or place.epoch != epoch or (step_n is not None and place.step_no != step_n):
+            return None
+        self._kept.move_to_end(run_id)
+        return place
+
+    def put(self, run_id: str, place: Position | None) -> None:
+        """Keep where a run stands; None forgets it."""
+        if place is None:
+            self._kept.pop(run_id, None)
+            return
+        self._kept[run_id] = place
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+
+
+class Statement:
+    """A statement's arguments while it is put together."""
+
+    def __init__(self, *args: Any) -> None:
+        self.args = list(args)
+
+    def add(self, *args: Any) -> None:
+        """Append arguments."""
+        self.args += args
+
+
+def is_plain(commit: StepCommit) -> bool:
+    """Tell whether one statement will do."""
+    return not (
+        commit.settle
+        or commit.prompts
+        or commit.outbox
+        or commit.extra
+        or commit.addresses
+        or commit.starts
+        or commit.end is not None
+    )
+
+
+def commit(commit: StepCommit, place: Position, key: SessionKey, override: int | None) -> tuple[str, list[Any]]:
+    """Return the statement that finishes a step: at, now, inbox_seq, cancel_seq; no row where the run stands elsewhere."""
+    run_id, n, step = commit.run_id, commit.step_n, commit.step
+    inputs = bool(commit.consumed or commit.outcomes)
+    made = Statement(
+        run_id,
+        commit.epoch,
+        n,
+        override,
+        commit.phase.value,
+        commit.turn_id,
+        CURRENT_SPEC,
+        step.kind,
+        step.name,
+        place.attempt,
+        place.deployment,
+        _seal(key, run_id, step.input, sealing.step_input(n)),
+        _seal(key, run_id, step.output, sealing.step_output(n)),
+        place.step_started_at,
+        commit.redactions,
+    )
+    if commit.release:
+        made.add(commit.seen, commit.timer_at)
+    if commit.events:
+        _add_events(made, key, run_id, commit.events, place)
+    if inputs:
+        turn_id = commit.turn_id if commit.link_turn is None else commit.link_turn
+        outcomes = list({item.submission_id: item for item in reversed(commit.outcomes)}.values())
+        made.add(
+            list(commit.consumed),
+            turn_id or None,
+            [item.submission_id for item in outcomes],
+            [item.outcome.value for item in outcomes],
+            [
+                None if item.detail is None else _seal(key, run_id, item.detail, sealing.admission_detail(item.submission_id))
+                for item in outcomes
+            ],
+            [item.reply_step for item in outcomes],
+        )
+    return _commit_sql(events=bool(commit.events), inputs=inputs, release=commit.release), made.args
+
+
+def record(
+    run_id: str,
+    place: Position,
+    key: SessionKey,
+    override: int | None,
+    *,
+    name: str,
+    kind: RecordKind,
+    input_hash: str,
+    body: bytes,
+    drafts: Sequence[EventDraft],
+) -> tuple[str, list[Any]]:
+    """Return the statement that keeps a record: inbox_seq, cancel_seq; an error where there is one of that key."""
+    sealed = _seal(key, run_id, body, sealing.record_body(place.step_no, name))
+    made = Statement(run_id, place.epoch, place.step_no, override, place.attempt, name, kind.value, input_hash, sealed)
+    if drafts:
+        _add_events(made, key, run_id, drafts, place)
+    return _record_sql(events=bool(drafts)), made.args
+
+
+def append(
+    run_id: str, place: Position, key: SessionKey, override: int | None, drafts: Sequence[EventDraft]
+) -> tuple[str, list[Any]]:
+    """Return the statement that appends events: inbox_seq, cancel_seq."""
+    made = Statement(run_id, place.epoch, place.step_no, override, place.attempt)
+    _add_events(made, key, run_id, drafts, place)
+    return _append_sql(), made.args
+
+
+def moved(place: Position, drafts: Sequence[EventDraft]) -> Position:
+    """Return where a run stands after events."""
+    return place._replace(
+        event_seq=place.event_seq + len(drafts), event_index=place.event_index + sum(draft.visible for draft in drafts)
+    )
+
+
+def _add_events(made: Statement, key: SessionKey, run_id: str, drafts: Sequence[EventDraft], place: Position) -> None:
+    after = moved(place, drafts)
+    columns = events.sealed(key, run_id, drafts, seq=place.event_seq, index=place.event_index)
+    made.add(place.event_seq, after.event_seq, after.event_index, *columns)
+
+
+def _seal(key: SessionKey, run_id: str, plain: bytes, at: Place) -> bytes:
+    return key.seal(plain, table=at.table, row=at.row(run_id), column=at.column)
+
+
+def _numbers(start: int, count: int) -> list[str]:
+    return [f"${n}" for n in range(start, start + count)]
+
+
+def _event_parts(start: int, attempt: str) -> tuple[str, str, str]:
+    """Return what events add to the head's SET, to its WHERE, and the part that writes them."""
+    expected, seq_after, index_after, *columns = _numbers(start, 8)
+    written = _EVENTS.format(attempt=attempt, **dict(zip(("seq", "idx", "type", "body", "refs"), columns, strict=True)))
+    return (
+        f", event_seq = {seq_after}::bigint, event_index = {index_after}::bigint",
+        f" AND r.event_seq = {expected}::bigint",
+        f", e AS ({written})",
+    )
+
+
+@cache
+def _commit_sql(*, events: bool, inputs: bool, release: bool) -> str:
+    number = 16
+    seen = timer = ""
+    if release:
+        seen, timer = _numbers(number, 2)
+        number += 2
+    event_set = event_where = event_part = ""
+    if events:
+        event_set, event_where, event_part = _event_parts(number, "$10")
+        number += 8
+    if release:
+        wake = released_wake(seen=seen, now="t.now", timer_at=timer, phase="$5")
+        after = f"attempt = 0, step_started_at = NULL, owner = NULL, lease_until = NULL, wake_at = {wake}"
+    else:
+        after = f"attempt = 1, step_started_at = {_AT}"
+    cancel = input_part = check = ""
+    if inputs:
+        cancel, input_part, check = _input_parts(number)
+    return f"""
+WITH h AS (
+    UPDATE moor_run r SET
+        step_no = step_no + 1, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL, last_error = NULL,
+        phase = $5, turn_id = $6, last_at = {_AT}, spec_version = $7, stranded = NULL, stranded_code = NULL,
+        {after}{cancel}{event_set}
+    {_FROM} WHERE {_FENCED} AND r.redactions = coalesce($15::bigint, r.redactions){event_where}
+    RETURNING r.last_at AS at, t.now, r.inbox_seq, r.cancel_seq
+), s AS (
+    INSERT INTO moor_step (run_id, n, kind, name, attempt, spec_version, deployment, input, output, started_at, completed_at)
+    SELECT $1, $3, $8, $9, $10::bigint, $7, $11, $12::bytea, $13::bytea, coalesce($14::bigint, h.at), h.at FROM h
+){event_part}{input_part}
+SELECT h.at, h.now, h.inbox_seq, h.cancel_seq{check} FROM h
+"""
+
+
+def _input_parts(start: int) -> tuple[str, str, str]:
+    """Return what consumed commands and outcomes add to the head's SET, the parts that write them, and the check."""
+    consumed, turn, ids, outcomes, details, steps = _numbers(start, 6)
+    consumed = f"{consumed}::bigint[]"
+    # One UPDATE links and settles: a row is changed at most once a statement. Each is looked up by its id; a join of a handful
+    # with all admissions is planned as a walk through all of them while the table is new.
+    parts = f"""
+, c AS (
+    UPDATE moor_command c SET taken_step = $3 FROM h
+    WHERE c.run_id = $1 AND c.seq = ANY({consumed}) AND c.taken_step IS NULL
+    RETURNING c.submission_id
+), a AS (
+    UPDATE moor_admission a SET
+        turn_id = CASE WHEN x.consumed THEN coalesce({turn}, a.turn_id) ELSE a.turn_id END,
+        outcome = coalesce(a.outcome, x.outcome),
+        detail = CASE WHEN a.outcome IS NULL THEN x.detail ELSE a.detail END,
+        reply_step = CASE WHEN a.outcome IS NULL THEN x.reply_step ELSE a.reply_step END,
+        done_at = CASE WHEN a.outcome IS NULL AND x.outcome IS NOT NULL THEN h.at ELSE a.done_at END
+    FROM h, (
+        SELECT (SELECT b.ctid FROM moor_admission b WHERE b.submission_id = coalesce(c.submission_id, o.id)) AS place,
+               c.submission_id IS NOT NULL AS consumed, o.outcome, o.detail, o.reply_step
+        FROM c FULL JOIN unnest({ids}::text[], {outcomes}::text[], {details}::bytea[], {steps}::bigint[])
+            AS o (id, outcome, detail, reply_step) ON o.id = c.submission_id
+    ) x
+    WHERE a.ctid = x.place AND a.run_id = $1
+)"""
+    cancel = f", cancel_seq = CASE WHEN cancel_seq = ANY({consumed}) THEN 0 ELSE cancel_seq END"
+    return cancel, parts, ", " + _UNLESS.format(expected=f"(SELECT count(*) FROM c) = cardinality({consumed})")
+
+
+@cache
+def _record_sql(*, events: bool) -> str:
+    event_set, event_where, event_part = _event_parts(10, "$5") if events else ("", "", "")
+    return f"""
+WITH h AS (
+    UPDATE moor_run r SET progressed = 1, last_at = {_AT}{event_set} {_FROM} WHERE {_FENCED}{event_where}
+    RETURNING r.last_at AS at, r.inbox_seq, r.cancel_seq
+), i AS (
+    INSERT INTO moor_record (run_id, step_n, key, kind, input_hash, body, attempt, at)
+    SELECT $1, $3, $6, $7, $8, $9::bytea, $5::bigint, h.at FROM h
+    ON CONFLICT DO NOTHING RETURNING 1
+){event_part}
+SELECT h.inbox_seq, h.cancel_seq, {_UNLESS.format(expected="EXISTS (SELECT 1 FROM i)")} FROM h
+"""
+
+
+@cache
+def _append_sql() -> str:
+    event_set, event_where, event_part = _event_parts(6, "$5")
+    return f"""
+WITH h AS (
+    UPDATE moor_run r SET last_at = {_AT}{event_set} {_FROM} WHERE {_FENCED}{event_where}
+    RETURNING r.last_at AS at, r.inbox_seq, r.cancel_seq
+){event_part}
+SELECT h.inbox_seq, h.cancel_seq FROM h
+"""
