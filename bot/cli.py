@@ -21,6 +21,7 @@ from bot.operate import start_mark
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from bot.app import Bot
     from bot.processes import WorkerProcess
     from bot.roles import Listening
     from bot.runtime import Runtime
@@ -207,6 +208,44 @@ def start(
             print(_NO_TOKENS, file=sys.stderr)
     _log_to_stderr("INFO")
     _run(app, settings, role=Role(role), listening=listening)
+
+
+@commands.command()
+def work(
+    app: Annotated[str, typer.Argument(metavar="APP", help="The engine or the bot, as module:attribute, such as app:engine.")],
+    *,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="Do what is due, then leave; for cron and CI.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="With --until-idle: take runs at most so often.")] = None,
+) -> None:
+    """Work without a server: advance workflows, or a bot's sessions."""
+    if limit is not None and not until_idle:
+        raise NotReady("--limit is for --until-idle.")
+    import asyncio  # noqa: PLC0415
+
+    from bot.app import Bot  # noqa: PLC0415
+    from bot.work import work_for_ever, work_until_idle  # noqa: PLC0415
+
+    found = preflight.load_worker(app)
+    if isinstance(found, Bot) and not until_idle:
+        start(app, role="worker")
+        return
+    _log_to_stderr("INFO" if not until_idle else "WARNING")
+    if isinstance(found, Bot):
+        _check_worker(found)
+    if until_idle:
+        _say(f"Advanced {asyncio.run(work_until_idle(found, limit=limit))} runs.")
+    elif not isinstance(found, Bot):
+        asyncio.run(work_for_ever(found))
+
+
+def _check_worker(bot: Bot) -> None:
+    from bot.settings import Settings  # noqa: PLC0415
+
+    settings = Settings.from_env(os.environ)
+    preflight.check_keys(settings)
+    preflight.check_drivers(settings)
+    preflight.check_schema(settings)
+    preflight.check_models(bot)
 
 
 @commands.command()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from bot.app import Bot
     from bot.settings import Settings
+    from durable_core.engine.engine import Engine
 
 _PACKAGES = ("bot", "channels", "durable_core")
 _EXTRAS = {
@@ -189,6 +190,34 @@ def load_app(reference: str) -> Bot:
 
     Raises: NotReady, with the line that failed.
     """
+    found = load_named(reference, what="Bot")
+    from bot.app import Bot  # noqa: PLC0415 - the author's module has imported it by now
+
+    if not isinstance(found, Bot):
+        raise NotReady(f"APP {reference} holds a value of type {type(found).__name__}, not a Bot; name the Bot's variable.")
+    return found
+
+
+def load_worker(reference: str) -> Bot | Engine:
+    """Import the bot or the engine that APP names.
+
+    Raises: NotReady, with the line that failed.
+    """
+    found = load_named(reference, what="Bot or the Engine")
+    from bot.app import Bot  # noqa: PLC0415 - the author's module has imported one of them by now
+    from durable_core.engine.engine import Engine  # noqa: PLC0415 - same
+
+    if not isinstance(found, (Bot, Engine)):
+        kind = type(found).__name__
+        raise NotReady(f"APP {reference} holds a value of type {kind}, neither a Bot nor an Engine; name the variable of one.")
+    return found
+
+
+def load_named(reference: str, *, what: str) -> object:
+    """Import what APP names.
+
+    Raises: NotReady, with the line that failed.
+    """
     module_name, separator, attribute = reference.partition(":")
     if not separator or not all(part.isidentifier() for part in (*module_name.split("."), *attribute.split("."))):
         raise NotReady(f"APP {reference!r} can't be read; give module:attribute, such as app:bot for `bot = Bot(…)` in app.py.")
@@ -198,12 +227,8 @@ def load_app(reference: str) -> Bot:
     found: object = _import(module_name, reference)
     for part in attribute.split("."):
         if not hasattr(found, part):
-            raise NotReady(f"APP {reference}: {module_name} has no `{attribute}`; name the variable that holds the Bot.")
+            raise NotReady(f"APP {reference}: {module_name} has no `{attribute}`; name the variable that holds the {what}.")
         found = getattr(found, part)
-    from bot.app import Bot  # noqa: PLC0415 - the author's module has imported it by now
-
-    if not isinstance(found, Bot):
-        raise NotReady(f"APP {reference} holds a value of type {type(found).__name__}, not a Bot; name the Bot's variable.")
     return found
 
 

@@ -95,12 +95,17 @@ class Runtime:
         """Begin to work, and take what the console's platform could not hand over before."""
         self.streams.start()
         if self.role is not Role.WEB:
-            await self._start_worker()
+            self.worker = await self._new_worker()
+            await self.worker.start()
         self._taking = True
         if self.console is not None:
             await self.console.start()
 
-    async def _start_worker(self) -> None:
+    async def run_due(self, limit: int | None = None) -> int:
+        """In place of `start`: do what is due, then stop; how often a session was taken."""
+        return await (await self._new_worker()).until_idle(limit)
+
+    async def _new_worker(self) -> Worker:
         deps = await self._stack.enter_async_context(self.bot.open_deps(self.settings))
         owner = self.store.incarnation
         abilities = self.leftovers.strandings.abilities
@@ -123,9 +128,7 @@ class Runtime:
         egress = Egress(store=self.store, channels=self.channels, owner=owner, leftovers=self.leftovers)
         duties = Duties(runner=runner, egress=egress, answers=self.answers)
         deployment = self.settings.deployment
-        self.worker = Worker(self.store, duties, owner=owner, deployment=deployment, abilities=abilities, options=self.options)
-        await self.worker.start()
-        self._sweeper = asyncio.create_task(self.leftovers.keep_expiring(), name="moorings-leftovers")
+        return Worker(self.store, duties, owner=owner, deployment=deployment, abilities=abilities, options=self.options)
 
     def ready(self) -> bool:
         """Tell whether new work would be taken, and done: not while the child that works for this process is down."""
@@ -240,14 +243,6 @@ async def open_runtime(
     )
 
 
-async def _leftovers(store: Store, settings: Settings) -> Leftovers:
-    """What this process can read, and from when on it looks who else can."""
-    code = fingerprint(version(), settings.deployment, f"{sys.version_info.major}.{sys.version_info.minor}")
-    abilities = Abilities(code=code, since=settings.dormant_before)
-    strandings = Strandings(store=store, abilities=abilities, since=await store.now())
-    return Leftovers(store=store, strandings=strandings, dormant_before=settings.dormant_before)
-
-
 def keys_of(bot: Bot | None, settings: Settings) -> Keys:
     """Return what the store takes as keys: the bot's own, else the environment's. Raises: NotReady, BadKeyRing."""
     if bot is not None and bot.keys is not None:
@@ -255,6 +250,14 @@ def keys_of(bot: Bot | None, settings: Settings) -> Keys:
     if settings.encryption_keys is None:
         raise NotReady("MOORINGS_ENCRYPTION_KEYS is not set; `moorings keys new` prints a key.")
     return KeyRing.parse(settings.encryption_keys)
+
+
+async def _leftovers(store: Store, settings: Settings) -> Leftovers:
+    """What this process can read, and from when on it looks who else can."""
+    code = fingerprint(version(), settings.deployment, f"{sys.version_info.major}.{sys.version_info.minor}")
+    abilities = Abilities(code=code, since=settings.dormant_before)
+    strandings = Strandings(store=store, abilities=abilities, since=await store.now())
+    return Leftovers(store=store, strandings=strandings, dormant_before=settings.dormant_before)
 
 
 async def _check_console(platform: ConsolePlatform, settings: Settings) -> None:

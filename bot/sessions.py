@@ -119,6 +119,7 @@ class Sessions:
         self, caller: Principal, session_id: str, *, responses: Sequence[Response], key: str | None
     ) -> Sequence[ResponseResult]:
         """Answer requests; all of them must exist, each then has its own fate."""
+        await self._kept(caller, session_id)
         await self._usable(caller, session_id)
         chosen = [(response, await self._option(session_id, response)) for response in responses]
         of = payload_digest(codec.encode([[one.request_id, one.option_id, one.text] for one in responses])).hex()
@@ -200,7 +201,9 @@ class Sessions:
         self, caller: Principal, session_id: str, *, start: int, follow: bool, after: str | None = None
     ) -> AsyncIterator[JsonObject]:
         """A session's events as envelopes; what is stranded can't be followed, only read."""
-        await (self._usable if follow else self._kept)(caller, session_id)
+        await self._kept(caller, session_id)
+        if follow:
+            await self._usable(caller, session_id)
         if after is not None:
             start = await self.streams.position_after(session_id, after)
         return self._envelopes(session_id, start, follow=follow)
@@ -283,18 +286,18 @@ class Sessions:
             raise NotFound("session", session_id)
         return run
 
-    async def _usable(self, caller: Principal, session_id: str) -> Run:
-        """As `_kept`, for a session that can be gone on with. Raises: NotFound, ContentGone, Stranded, Dormant."""
-        run = await self._kept(caller, session_id)
-        if self.leftovers is not None:
-            await self.leftovers.refuse(run)
-        return run
-
     async def _kept(self, caller: Principal, session_id: str) -> Run:
         """The session, if its content is still there. Raises: NotFound, ContentGone."""
         run = await self._own(caller, session_id)
         if run.purged_at is not None:
             raise ContentGone(session_id)
+        return run
+
+    async def _usable(self, caller: Principal, session_id: str) -> Run:
+        """As `_own`, for a session that can be gone on with. Raises: NotFound, Stranded, Dormant."""
+        run = await self._own(caller, session_id)
+        if self.leftovers is not None:
+            await self.leftovers.refuse(run)
         return run
 
     def _agent(self, name: str | None) -> str:
