@@ -112,6 +112,13 @@ _IN_DOUBT: Final = """
     JOIN moor_lane l ON l.channel = gone.channel AND l.address = gone.address
     WHERE o.channel = l.channel AND o.address = l.address AND o.state = 'pending' AND o.lane_seq = l.done_seq + 1
 """
+_DEAD: Final = "SELECT run_id, channel, address FROM moor_outbox WHERE delivery_id = $1 AND state = 'dead'"
+_LOCK: Final = "SELECT 1 FROM moor_lane WHERE channel = $1 AND address = $2 FOR UPDATE"
+# Its attempts stay: it may have been sent after all, so it is looked for first.
+_REPLAY: Final = """
+    UPDATE moor_outbox SET state = 'pending', lane_seq = $2, done_at = NULL, attempts = greatest(attempts, 1)
+    WHERE delivery_id = $1
+"""
 _WAITING: Final = """
     SELECT DISTINCT o.run_id FROM unnest($1::text[], $2::text[]) AS gone (channel, address)
     JOIN moor_outbox o ON o.channel = gone.channel AND o.address = gone.address WHERE o.state = 'pending'
@@ -248,6 +255,21 @@ async def take_back(tx: Tx, owner: str) -> None:
 async def take_back_expired(tx: Tx) -> None:
     """Give back lanes whose sender's lease is over."""
     await _given_back(tx, await tx.all(_EXPIRED, await tx.now()))
+
+
+async def replay(tx: Tx, delivery_id: str) -> bool:
+    """Owe a dead letter again, behind what its lane owes by now; False when there is no such dead letter."""
+    row = await tx.one(_DEAD, delivery_id)
+    if row is None:
+        return False
+    run_id, *lane = row
+    await tx.one(_LOCK, *lane)
+    if await tx.one(_DEAD, delivery_id) is None:  # another one replayed it while this one waited for the lane
+        return False
+    (owed,) = await tx.all(_LANES, *_names([lane]), [1], await tx.now())
+    await tx.run(_REPLAY, delivery_id, owed[2])
+    tx.changed.add(run_id)
+    return True
 
 
 async def _given_back(tx: Tx, lanes: Sequence[Row]) -> None:

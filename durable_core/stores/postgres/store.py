@@ -277,6 +277,9 @@ class PostgresStore(Store):
     async def release_lane(self, lane: Lane, owner: str) -> None:
         await self._database.write(lambda tx: outbox.release_lane(tx, lane, owner), soft=True)
 
+    async def replay(self, delivery_id: str) -> bool:
+        return await self._database.write(lambda tx: outbox.replay(tx, delivery_id))
+
     # ── inside ──
 
     def _committed(self, run_ids: frozenset[str]) -> None:
