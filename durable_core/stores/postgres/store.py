@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from durable_core import revisions, schema
 from durable_core.clock import Clock
-from durable_core.errors import SchemaOutdated, Unavailable
+from durable_core.errors import Unavailable
 from durable_core.ids import new_id
 from durable_core.keys import Keys
 from durable_core.model import (
@@ -42,7 +43,6 @@ from durable_core.model import (
     Submission,
     Verdict,
 )
-from durable_core.schema import HEAD
 from durable_core.store import Listener, Store
 from durable_core.stores.postgres import claims, commits, loading, outbox, prompts, reads, retention, runs, workers
 from durable_core.stores.postgres.alive import GRACE_SECONDS, Heartbeats, Locks
@@ -295,7 +295,7 @@ class PostgresStore(Store):
 
 
 async def _check(tx: Tx) -> None:
-    found = await reads.version(tx)
-    if found != HEAD:
-        raise SchemaOutdated(found, HEAD)
+    ours, found = schema.known(), await reads.version(tx)
+    # only what isn't known here needs the names of all that was applied
+    revisions.check(ours, found, () if found is None or found in ours else await reads.applied(tx))
     await runs.check_keys(tx)
