@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,6 +73,24 @@ async def long(ctx: WorkflowContext, seconds: float) -> str:
     return owner
 
 
+@step
+async def clock() -> int:
+    """Return the machine's time, in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+@workflow
+async def timed(ctx: WorkflowContext, seconds: float) -> list[int]:
+    """Sleep; return in milliseconds when that was over, when the body went on, and the machine's time in the step after."""
+    due = ctx.now() + timedelta(seconds=seconds)
+    await ctx.sleep(timedelta(seconds=seconds))
+    return [int(due.timestamp() * 1000), int(ctx.now().timestamp() * 1000), await ctx.step(clock)]
+
+
+UNSLEPT: Final = "SELECT run_id FROM moor_run WHERE status = 'open' AND (owner IS NOT NULL OR wake_at <= created_at) LIMIT 1"
+"""Runs that have begun and are not yet asleep."""
+
+
 def store_of(url: str) -> Store:
     """Return the store of a database, whose schema is made."""
     return open_store(url, keys=KeyRing.parse(KEYS), clock=DatabaseClock())
@@ -88,7 +108,7 @@ async def engine_on(url: str, *, work: bool = False, concurrency: int = 8) -> As
     await store.open()
     options = WorkerOptions(lease=LEASE_SECONDS, concurrency=concurrency)
     try:
-        async with Engine(store, workflows=(five, long), options=options, work=work) as engine:
+        async with Engine(store, workflows=(five, long, timed), options=options, work=work) as engine:
             yield engine
     finally:
         await store.close()
