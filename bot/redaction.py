@@ -69,10 +69,13 @@ def _step(output: dict[str, Any], principal: str, said: list[str]) -> bool:
         elif item.get("kind") == "result" and item.get("origin") == "framework":
             item["content"] = _without(item["content"], said)
     turn = (output.get("state") or {}).get("turn") or {}
+    requester = turn.get("requester") or {}
+    if requester.get("id") == principal:
+        requester["name"] = SOMEONE
     for pending in turn.get("pending", []):
         consent = pending.get("consent")
         if consent is not None and consent.get("principal") == principal:
-            consent["note"] = ""
+            consent |= {"note": "", "name": SOMEONE}
     return codec.encode(output) != before
 
 
