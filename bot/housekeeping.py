@@ -147,13 +147,16 @@ def vacuum(*, data: Data = None) -> None:
 @asynccontextmanager
 async def opened(*, app: str | None = None, data: Path | None = None, keys: Any = None) -> AsyncIterator[Store]:
     """Open the store of the environment, or of the folder of demo or dev, beside the processes that work on it."""
+    from bot.runtime import store_options  # noqa: PLC0415
     from durable_core.clock import DatabaseClock  # noqa: PLC0415
     from durable_core.stores.open import open_store  # noqa: PLC0415
 
     settings = _settings(data)
     preflight.check_drivers(settings)
     preflight.check_schema(settings)
-    store = open_store(settings.database_url, keys=keys or _keys(app, settings), clock=DatabaseClock())
+    store = open_store(
+        settings.database_url, keys=keys or _keys(app, settings), clock=DatabaseClock(), options=store_options(settings)
+    )
     await store.open()
     try:
         yield store

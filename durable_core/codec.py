@@ -17,6 +17,7 @@ from uuid import UUID
 import orjson
 import zstandard
 
+from durable_core import versions
 from durable_core.errors import Broken, TooLarge, Unstorable
 
 if TYPE_CHECKING:
@@ -29,12 +30,16 @@ Storable: TypeAlias = "_Leaf | Sequence[Storable] | Mapping[str, Storable]"
 """What `encode` takes; the same values, typed so that a `dict[str, str]` passes."""
 
 LIMIT: Final = 16 * 1024 * 1024
-"""Largest value in bytes of JSON, before compression."""
+"""Largest value that comes in, in bytes of JSON, before compression."""
+MOST: Final = 4 * LIMIT
+"""Largest value that is put together of such ones, and so the largest that is read."""
 MAX_DEPTH: Final = 200
 """Deepest nesting; a tuple, and a dict with a key `$t`, count twice."""
 
 _PLAIN: Final = 0x01
 _ZSTD: Final = 0x02
+_STAMPED: Final = 0x03
+_STAMP: Final = 2
 _COMPRESS_ABOVE: Final = 512
 _TAG: Final = "$t"
 _MIN_INT: Final = -(2**63)  # beyond these orjson refuses to write and reads a float
@@ -57,31 +62,39 @@ def encode(value: Storable, *, limit: int = LIMIT) -> bytes:
     JSON types stand as they are; Decimal, datetime, date, UUID, bytes, tuple and ints beyond 64 bits become
     `{"$t": type, "v": …}`; a dict that has a key `$t` itself is wrapped as `{"$t": "dict", "v": …}`. Subclasses
     (enums, models, named tuples) are refused, since they would come back as something else. Order of keys is kept.
+    From the second format on, the bytes say in which one they were written (`written_by`).
 
     Raises:
         Unstorable: a value of another type, NaN or an infinity, a key that is no str, text with a lone surrogate,
             nesting beyond `MAX_DEPTH` (a cycle is that); the path says where.
         TooLarge: more than `limit` bytes of JSON.
     """
-    try:
-        text = orjson.dumps(_pack(value, 0))
-    except _Refused as refused:
-        raise Unstorable(_path(refused.keys), refused.type_name) from None
-    except orjson.JSONEncodeError:
-        keys = _lone_surrogate(value)
-        if keys is None:
-            raise
-        raise Unstorable(_path(keys), "str with a lone surrogate") from None
+    text = _written(value)
     if len(text) > limit:
         raise TooLarge(len(text), limit)
     if len(text) > _COMPRESS_ABOVE:
         squeezed = _ZSTD_OF_THREAD.compressor.compress(text)
         if len(squeezed) < len(text):
-            return b"\x02" + squeezed
-    return b"\x01" + text
+            return _stamp() + b"\x02" + squeezed
+    return _stamp() + b"\x01" + text
 
 
-def decode(data: bytes, *, limit: int = LIMIT) -> JsonValue:
+def written_by(data: bytes) -> int:
+    """Return the format (`versions`) in which a value was written; one without a stamp is of the first."""
+    return data[1] if len(data) > _STAMP and data[0] == _STAMPED else versions.FIRST_SPEC
+
+
+def unstamped(data: bytes) -> bytes:
+    """Return the bytes without their stamp: equal values of two formats are equal again."""
+    return data[_STAMP:] if len(data) > _STAMP and data[0] == _STAMPED else data
+
+
+def size_of(value: Storable) -> int:
+    """Return how many bytes of JSON a value comes to: what limits count. Raises: Unstorable."""
+    return len(_written(value))
+
+
+def decode(data: bytes, *, limit: int = MOST) -> JsonValue:
     """Return the value that `encode` wrote.
 
     Raises:
@@ -90,6 +103,7 @@ def decode(data: bytes, *, limit: int = LIMIT) -> JsonValue:
     """
     if not data:
         raise Broken("stored value is empty")
+    data = unstamped(data)
     if data[0] == _PLAIN:
         text = data[1:]
         if len(text) > limit:
@@ -108,6 +122,11 @@ def decode(data: bytes, *, limit: int = LIMIT) -> JsonValue:
         return _unpack(value, 0)
     except (ValueError, InvalidOperation):
         raise Broken("stored value has a tag whose content can't be read") from None
+
+
+def _stamp() -> bytes:
+    spec = versions.CURRENT_SPEC
+    return b"" if spec == versions.FIRST_SPEC else bytes((_STAMPED, spec))
 
 
 class _ThreadZstd(threading.local):
@@ -132,6 +151,19 @@ def _expand(data: bytes, limit: int) -> bytes:
         return _ZSTD_OF_THREAD.decompressor.decompress(data, allow_extra_data=False)  # never more than `size`
     except zstandard.ZstdError as error:
         raise Broken(f"stored value can't be expanded: {error}") from None
+
+
+def _written(value: Storable) -> bytes:
+    """Write a value as JSON with its tags."""
+    try:
+        return orjson.dumps(_pack(value, 0))
+    except _Refused as refused:
+        raise Unstorable(_path(refused.keys), refused.type_name) from None
+    except orjson.JSONEncodeError:
+        keys = _lone_surrogate(value)
+        if keys is None:
+            raise
+        raise Unstorable(_path(keys), "str with a lone surrogate") from None
 
 
 def _pack(value: object, depth: int) -> object:

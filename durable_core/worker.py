@@ -15,9 +15,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from durable_core import internal
 from durable_core.errors import LeaseLost, Unavailable
 from durable_core.failpoints import hit
-from durable_core.model import Abilities, Claim, ClaimRequest, Incarnation, Interaction, Lane
+from durable_core.model import INTERNAL, Abilities, Claim, ClaimRequest, Incarnation, Interaction, Lane
 from durable_core.retention import PurgeOptions, Purger
 from durable_core.store import Store
 
@@ -78,7 +79,7 @@ class Worker:
         self._store = store
         self._duties = duties
         self._options = options or WorkerOptions()
-        self._abilities = abilities or Abilities()
+        self._abilities = _with_internal(abilities or Abilities())
         self.incarnation = Incarnation(
             owner=owner, deployment=deployment, abilities=self._abilities, host=socket.gethostname(), pid=os.getpid()
         )
@@ -88,6 +89,9 @@ class Worker:
         self._lanes: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._interactions: set[asyncio.Task[None]] = set()
         self._alone = False
+        self._claimed = 0
+        self._limit: int | None = None
+        self._sweep_at = 0.0
         self._stopping = False
         self._loops: list[asyncio.Task[None]] = []
         self._unwatch: Callable[[], None] = lambda: None
@@ -106,12 +110,39 @@ class Worker:
             asyncio.create_task(self._purger.forever(), name="moorings-purge"),
         ]
 
+    async def until_idle(self, limit: int | None = None, *, once: bool = False) -> int:
+        """In place of `start`: do what is due, at most `limit` runs, then stop; how often a run was taken.
+
+        With `once`, what comes due meanwhile is left for another time.
+
+        Raises:
+            Unavailable: the database's own; what was taken is given back.
+        """
+        owner = self.incarnation.owner
+        self._limit = limit
+        await self._store.enrol(self.incarnation)
+        self._unwatch = self._store.watch(self._on_change)
+        self._loops = [asyncio.create_task(self._renew_forever(), name="moorings-renew")]
+        try:
+            await self._reap((await self._store.due(owner, self._abilities)).dead)
+            while True:
+                self._wake.clear()
+                pause = await self._claim_due()
+                if once and self._claimed:
+                    self._limit = self._claimed
+                if pause and not self._work() and not self._wake.is_set():
+                    return self._claimed
+                if pause:
+                    await self._pause(pause)
+        finally:
+            await self.drain(0)
+
     async def drain(self, seconds: float = 30.0) -> None:
         """Stop claiming, let work finish for `seconds`, release the rest uncharged."""
         self._stopping = True
         for loop in (*self._loops[:1], *self._loops[2:]):  # leases are renewed to the end
             loop.cancel()
-        work = [task for _, task in self._held.values()] + list(self._lanes.values()) + list(self._interactions)
+        work = self._work()
         if work and seconds > 0:
             await asyncio.wait(work, timeout=seconds)
         late = [task for task in work if not task.done()]
@@ -127,6 +158,9 @@ class Worker:
             self._soon.cancel()
         with contextlib.suppress(Unavailable):
             await self._store.withdraw(self.incarnation.owner)
+
+    def _work(self) -> list[asyncio.Task[None]]:
+        return [task for _, task in self._held.values()] + list(self._lanes.values()) + list(self._interactions)
 
     def kick(self) -> None:
         """Look for due work now."""
@@ -175,10 +209,13 @@ class Worker:
             except Exception:
                 log.exception("%s failed; looking again", name)
                 pause = self._options.poll
-            # not wait_for: before Python 3.12 it swallows a cancellation that comes together with the wake-up (cpython 86296)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._wake.wait()
+            await self._pause(pause)
+
+    async def _pause(self, seconds: float) -> None:
+        # not wait_for: before Python 3.12 it swallows a cancellation that comes together with the wake-up (cpython 86296)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
 
     async def _claim_due(self) -> float:
         """Take what is due and what there is room for; the seconds until something else is due."""
@@ -187,9 +224,13 @@ class Worker:
             await self._reap(due.dead)
             return 0.0
         took = 0
-        if due.run_at is not None and due.run_at <= due.now:
+        # What somebody holds isn't due. A lease that is over, of one who is alive but frozen, is seen by whoever claims.
+        sweep = asyncio.get_running_loop().time() >= self._sweep_at
+        if sweep:
+            self._sweep_at = asyncio.get_running_loop().time() + self._options.lease / 4
+        if sweep or (due.run_at is not None and due.run_at <= due.now):
             took += await self._claim_runs()
-        if due.lane_at is not None and due.lane_at <= due.now:
+        if sweep or (due.lane_at is not None and due.lane_at <= due.now):
             took += await self._claim_lanes()
         if due.interaction_at is not None and due.interaction_at <= due.now:
             took += await self._take_interactions()
@@ -201,6 +242,8 @@ class Worker:
 
     async def _claim_runs(self) -> int:
         room = self._options.concurrency - len(self._held)
+        if self._limit is not None:
+            room = min(room, self._limit - self._claimed)
         if room <= 0 or self._alone:
             return 0
         request = ClaimRequest(
@@ -210,6 +253,7 @@ class Worker:
         if not claims and not self._held:
             claims = await self._store.claim(replace(request, limit=1, alone=True))
             self._alone = bool(claims)
+        self._claimed += len(claims)
         for claim in claims:
             hit("claim.after")
             stale = self._held.get(claim.run_id)
@@ -277,7 +321,10 @@ class Worker:
 
     async def _send(self, lane: Lane) -> None:
         try:
-            await self._duties.send(lane)
+            if lane.channel == INTERNAL:
+                await internal.deliver(self._store, lane, self.incarnation.owner)
+            else:
+                await self._duties.send(lane)
         except asyncio.CancelledError:
             with contextlib.suppress(LeaseLost, Unavailable):
                 await self._store.release_lane(lane, self.incarnation.owner)
@@ -344,3 +391,9 @@ class Worker:
         for owner in dead:
             count = await self._store.reap(owner)
             log.info("took back %d runs of dead worker %s", count, owner)
+
+
+def _with_internal(abilities: Abilities) -> Abilities:
+    """Any worker delivers what runs owe each other."""
+    channels = abilities.channels
+    return abilities if channels is None or INTERNAL in channels else replace(abilities, channels=(*channels, INTERNAL))

@@ -59,7 +59,7 @@ def _postgres(url: str, *, keys: Keys, clock: Clock, options: StoreOptions) -> S
     except ModuleNotFoundError as error:
         if error.name != "asyncpg":
             raise
-        raise Broken("PostgreSQL needs the extra moorings[postgres]") from error
+        raise Broken("the package asyncpg is not installed; install it with: pip install 'moorings[postgres]'") from error
     settings = Settings(
         url=url,
         namespace=options.namespace,

@@ -12,9 +12,7 @@ import pytest
 
 from durable_core.errors import LeaseLost
 from durable_core.model import (
-    CURRENT_SPEC,
     MAX_CHARGED,
-    MIN_READABLE_SPEC,
     Abilities,
     Claim,
     ClaimRequest,
@@ -26,6 +24,7 @@ from durable_core.store import Store
 from durable_core.testing.acts import accept, asked, asleep, claim_one, claims, park, parked, reply, start
 from durable_core.testing.bench import StoreBench, WindableClock
 from durable_core.testing.builders import LEASE, MINUTE, answer, body, cancel, event, message, ms, post, step_commit, to_address
+from durable_core.versions import CURRENT_SPEC, MIN_READABLE_SPEC
 
 
 async def refused(store: Store, stale: Claim) -> None:
@@ -206,6 +205,16 @@ class Claims(StoreBench):
         assert await store.reap("nobody") == 1
         again = await claim_one(store, "w2")
         assert (again.interrupted, again.charged) == (True, 1)
+
+    async def test_s9_a_lease_that_is_over_is_due(self, store: Store, clock: WindableClock) -> None:
+        await start(store)
+        clock.advance(ms(LEASE - 1))
+        assert (await store.due("w2")).run_at is None
+        clock.advance(ms(2))
+        due = await store.due("w2")
+        assert due.run_at is not None
+        assert due.run_at <= due.now
+        assert (await claim_one(store, "w2")).interrupted
 
     async def test_s9_a_renewed_lease_is_not_over(self, store: Store, clock: WindableClock) -> None:
         claim = await start(store)

@@ -69,6 +69,8 @@ async def commit(tx: Tx, commit: StepCommit) -> tuple[Committed, Position | None
         raise Redacted(commit.run_id)
     at = held.at(await tx.now())
     await _own(tx, commit, at)
+    if commit.outbox and (commit.settle or commit.end):
+        await outbox.hold(tx, commit.run_id, commit.outbox)
     await _settle_prompts(tx, commit, at)
     await _write_step(tx, commit, held, at)
     await _consume(tx, commit)

@@ -19,7 +19,7 @@ from durable_core.errors import Broken, CannotOpen, ContentGone, KeyMissing, Lea
 from durable_core.ids import new_id
 from durable_core.model import Buried, Lane, OutboxDraft, OutboxItem, Postponed, Sent
 from durable_core.stores import sealing
-from durable_core.stores.postgres.sql import now
+from durable_core.stores.postgres.sql import now, storable
 from durable_core.stores.postgres.tx import UNOPENABLE_MS, Row, Tx
 
 log = logging.getLogger("moorings.store")
@@ -48,6 +48,16 @@ _POSTED: Final = """
     SELECT o.delivery_id, o.channel, o.address, o.body, o.prompt_id
     FROM unnest($1::text[]) WITH ORDINALITY AS settled (prompt_id, n) JOIN moor_outbox o ON o.prompt_id = settled.prompt_id
     WHERE o.run_id = $2 AND o.edit_of IS NULL ORDER BY settled.n, o.at, o.lane_seq
+"""
+_HOLD: Final = """
+    INSERT INTO moor_lane (channel, address, seq, done_seq, epoch)
+    SELECT channel, address, 0, 0, 0 FROM (
+        SELECT o.channel, o.address FROM moor_prompt p JOIN moor_outbox o ON o.prompt_id = p.prompt_id
+        WHERE p.run_id = $1 AND p.outcome IS NULL
+        UNION SELECT channel, address FROM unnest($2::text[], $3::text[]) AS owed (channel, address)
+    ) AS lane
+    ORDER BY channel, address
+    ON CONFLICT (channel, address) DO UPDATE SET epoch = moor_lane.epoch
 """
 # A lane that somebody has locked is being put to, given back or taken: it is due again when that is done.
 _TAKE: Final = """
@@ -106,6 +116,11 @@ _WAITING: Final = """
     SELECT DISTINCT o.run_id FROM unnest($1::text[], $2::text[]) AS gone (channel, address)
     JOIN moor_outbox o ON o.channel = gone.channel AND o.address = gone.address WHERE o.state = 'pending'
 """
+
+
+async def hold(tx: Tx, run_id: str, drafts: Sequence[OutboxDraft]) -> None:
+    """Lock the lanes of these messages and of all cards of open prompts: for who puts twice, by settling and by owing."""
+    await tx.run(_HOLD, run_id, *_names([(draft.channel, draft.address) for draft in drafts]))
 
 
 async def put(tx: Tx, run_id: str, drafts: Sequence[OutboxDraft], at: int) -> None:
@@ -283,9 +298,9 @@ async def _note(tx: Tx, result: Sent | Postponed | Buried) -> None:
         case Sent():
             await tx.run(_DONE, result.delivery_id, "sent", result.ref, None, await tx.now())
         case Buried():
-            await tx.run(_DONE, result.delivery_id, "dead", None, result.error, await tx.now())
+            await tx.run(_DONE, result.delivery_id, "dead", None, storable(result.error), await tx.now())
         case Postponed():
-            await tx.run(_POSTPONE, result.delivery_id, int(result.counted), result.error)
+            await tx.run(_POSTPONE, result.delivery_id, int(result.counted), storable(result.error))
 
 
 async def _give_back(tx: Tx, lane: Lane, *, done: int, until: int) -> None:

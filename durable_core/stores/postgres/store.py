@@ -51,6 +51,7 @@ from durable_core.stores.postgres.database import SETTLE, Database
 from durable_core.stores.postgres.holding import Holding
 from durable_core.stores.postgres.inbox import Inbox
 from durable_core.stores.postgres.listen import Bell, Ear, channel_of
+from durable_core.stores.postgres.plain import KEPT
 from durable_core.stores.postgres.tx import Tx
 from durable_core.stores.sealing import Sealing
 from durable_core.stores.watch import Watch
@@ -62,7 +63,7 @@ class PostgresStore(Store):
     def __init__(self, settings: Settings, *, keys: Keys, clock: Clock, grace: float = GRACE_SECONDS) -> None:
         self._settings = settings
         self._clock = clock
-        self._sealing = Sealing(keys)
+        self._sealing = Sealing(keys, size=KEPT)
         self._grace = grace
         self._database = Database(settings, clock=clock, sealing=self._sealing, on_commit=self._committed)
         self._holding = Holding(self._database, clock=clock, sealing=self._sealing)
@@ -164,14 +165,14 @@ class PostgresStore(Store):
     # ── working ──
 
     async def enrol(self, incarnation: Incarnation) -> None:
-        await self._database.write(lambda tx: workers.enrol(tx, incarnation), soft=True)
+        await self._database.write(lambda tx: workers.enrol(tx, incarnation))
         if isinstance(self._alive, Heartbeats):
             self._alive.enrolled(incarnation.owner)
 
     async def withdraw(self, owner: str) -> None:
         if isinstance(self._alive, Heartbeats):
             self._alive.withdrawn(owner)
-        await self._database.write(lambda tx: workers.withdraw(tx, owner), soft=True)
+        await self._database.write(lambda tx: workers.withdraw(tx, owner))
 
     async def reap(self, owner: str) -> int:
         alive = not await self._alive.dead((owner,), fresh=True)
@@ -250,9 +251,7 @@ class PostgresStore(Store):
     # ── interactions ──
 
     async def take_interactions(self, owner: str, *, limit: int, lease_ms: int) -> list[Interaction]:
-        return await self._database.write(
-            lambda tx: prompts.take_interactions(tx, owner, limit=limit, lease_ms=lease_ms), soft=True
-        )
+        return await self._database.write(lambda tx: prompts.take_interactions(tx, owner, limit=limit, lease_ms=lease_ms))
 
     async def decide(self, verdict: Verdict) -> AnswerReceipt:
         return await self._database.write(lambda tx: prompts.decide(tx, verdict), label=SETTLE)
@@ -269,7 +268,7 @@ class PostgresStore(Store):
         self, owner: str, *, limit: int, lease_ms: int, items: int = 10, channels: Sequence[str] | None = None
     ) -> list[Lane]:
         return await self._database.write(
-            lambda tx: outbox.claim_lanes(tx, owner, limit=limit, lease_ms=lease_ms, items=items, channels=channels), soft=True
+            lambda tx: outbox.claim_lanes(tx, owner, limit=limit, lease_ms=lease_ms, items=items, channels=channels)
         )
 
     async def finish(self, lane: Lane, owner: str, result: Sent | Postponed | Buried) -> None:

@@ -8,17 +8,20 @@ from __future__ import annotations
 from typing import Final
 
 from durable_core.model import Abilities, DueWork, Incarnation
+from durable_core.schema import HEAD
 from durable_core.stores import rows
 from durable_core.stores.sqlite import claims, outbox
 from durable_core.stores.sqlite.tx import Parameters, Tx
 
+REMEMBERED_MS: Final = 900_000
+"""How long a worker that has gone is remembered; longer than it takes until a run is stranded."""
 _ENROL: Final = """
     INSERT INTO moor_worker
-        (owner, deployment, min_readable, current, host, pid, started_at, heartbeat, code, workflows)
-    VALUES (:owner, :deployment, :min_readable, :current, :host, :pid, :now, :now, :code, :workflows)
+        (owner, deployment, min_readable, current, host, pid, started_at, heartbeat, code, workflows, revision)
+    VALUES (:owner, :deployment, :min_readable, :current, :host, :pid, :now, :now, :code, :workflows, :revision)
     ON CONFLICT (owner) DO UPDATE SET
         deployment = :deployment, min_readable = :min_readable, current = :current, host = :host, pid = :pid, heartbeat = :now,
-        code = :code, workflows = :workflows
+        code = :code, workflows = :workflows, revision = :revision, gone_at = NULL
 """
 # A drain: nothing is charged, the epoch ends what might still be on its way.
 _LET_GO: Final = """
@@ -29,7 +32,13 @@ _INTERACTIONS: Final = """
     UPDATE moor_interaction SET owner = NULL, epoch = epoch + 1, due_at = :now WHERE status IS NULL AND owner = :owner
     RETURNING run_id
 """
+# Whoever has gone is remembered for a while: what it could read is not stranded at once (CORE 10).
+_GONE: Final = "UPDATE moor_worker SET gone_at = ? WHERE owner = ? AND gone_at IS NULL"
+_FORGET: Final = "DELETE FROM moor_worker WHERE gone_at < ?"
 _RUN_AT: Final = f"SELECT wake_at FROM moor_run WHERE {claims.TAKABLE} ORDER BY wake_at LIMIT 1"
+# A lease that is over is due too: its owner may be alive and frozen, and whoever claims takes it back.
+_RUN_OVER: Final = "SELECT min(lease_until) FROM moor_run WHERE owner IS NOT NULL AND lease_until < :now"
+_LANE_OVER: Final = "SELECT min(lease_until) FROM moor_lane WHERE owner IS NOT NULL AND lease_until < :now"
 _LANE_AT: Final = f"""
     SELECT due_at FROM moor_lane WHERE due_at IS NOT NULL AND owner IS NULL AND {outbox.OF_CHANNELS} ORDER BY due_at LIMIT 1
 """
@@ -38,7 +47,7 @@ _OWNERS: Final = """
     SELECT owner FROM moor_run WHERE owner IS NOT NULL
     UNION SELECT owner FROM moor_lane WHERE owner IS NOT NULL
     UNION SELECT owner FROM moor_interaction WHERE status IS NULL AND owner IS NOT NULL
-    UNION SELECT owner FROM moor_worker
+    UNION SELECT owner FROM moor_worker WHERE gone_at IS NULL
 """
 
 
@@ -53,8 +62,10 @@ def enrol(tx: Tx, incarnation: Incarnation) -> None:
             "host": incarnation.host,
             "pid": incarnation.pid,
             "now": tx.now,
+            "revision": HEAD,
         },
     )
+    tx.run(_FORGET, (tx.now - REMEMBERED_MS,))
 
 
 def withdraw(tx: Tx, owner: str) -> None:
@@ -76,8 +87,8 @@ def reap(tx: Tx, owner: str, *, alive: bool) -> int:
 def due(tx: Tx, abilities: Abilities) -> DueWork:
     """Return when something is due next that this worker may take."""
     return DueWork(
-        run_at=_first(tx, _RUN_AT, rows.abilities(abilities)),
-        lane_at=_first(tx, _LANE_AT, outbox.of_channels(abilities.channels)),
+        run_at=_earlier(_first(tx, _RUN_AT, rows.abilities(abilities)), _first(tx, _RUN_OVER, {"now": tx.now})),
+        lane_at=_earlier(_first(tx, _LANE_AT, outbox.of_channels(abilities.channels)), _first(tx, _LANE_OVER, {"now": tx.now})),
         interaction_at=_first(tx, _INTERACTION_AT),
         now=tx.now,
         owners=tuple(row[0] for row in tx.all(_OWNERS)),
@@ -87,9 +98,14 @@ def due(tx: Tx, abilities: Abilities) -> DueWork:
 def _give_back(tx: Tx, owner: str) -> None:
     outbox.take_back(tx, "owner = :owner", {"owner": owner})
     tx.changed.update(run_id for (run_id,) in tx.all(_INTERACTIONS, {"now": tx.now, "owner": owner}))
-    tx.run("DELETE FROM moor_worker WHERE owner = ?", (owner,))
+    tx.run(_GONE, (tx.now, owner))
+    tx.run(_FORGET, (tx.now - REMEMBERED_MS,))
 
 
 def _first(tx: Tx, sql: str, parameters: Parameters = ()) -> int | None:
     row = tx.one(sql, parameters)
-    return None if row is None else int(row[0])
+    return None if row is None or row[0] is None else int(row[0])
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    return min((at for at in (one, other) if at is not None), default=None)

@@ -1,0 +1,259 @@
+"""From what happened to a commit: the entry, what the body asked for after it, what it dropped, the events.
+
+What lives here: building commits. What does not: deciding what happened (inbox.py), writing it (runner.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from durable_core import codec, internal
+from durable_core.clock import milliseconds
+from durable_core.engine.handles import CANCELLED, COMPLETED
+from durable_core.engine.inbox import Completion, stale
+from durable_core.engine.live import Asked, Live, is_start, needs_writing
+from durable_core.engine.signals import HOOK
+from durable_core.engine.starts import Parent, Start, child_admission
+from durable_core.ids import request_id
+from durable_core.model import (
+    Admission,
+    AnswerPolicy,
+    Claim,
+    CommandKind,
+    EventDraft,
+    OutboxDraft,
+    Outcome,
+    Phase,
+    PromptDraft,
+    PromptOutcome,
+    PromptSettlement,
+    StepCommit,
+    StepDraft,
+    SubmissionOutcome,
+)
+from durable_core.operations import AskOptions, EntryKind, Operation
+
+ANYONE: Final = "*"
+"""Whom a question is asked that anybody may answer; who did stands in the answer's name."""
+PROMPT_KIND: Final = "question"
+
+_TYPES: Final = {
+    EntryKind.STEP: "step.completed",
+    EntryKind.FAILED: "step.failed",
+    EntryKind.TIMER: "timer.fired",
+    EntryKind.ANSWER: "input.resolved",
+    EntryKind.SIGNAL: "signal.received",
+    EntryKind.CHILD: "child.completed",
+    EntryKind.WEBHOOK: "webhook.opened",
+    EntryKind.CANCEL: "run.cancelling",
+}
+_SHOWS_VALUE: Final = frozenset({EntryKind.STEP, EntryKind.SIGNAL, EntryKind.CHILD})
+
+
+@dataclass(slots=True)
+class _Asking:
+    """What the body asked for and dropped since the last entry."""
+
+    prompts: list[PromptDraft] = field(default_factory=list)
+    starts: list[Admission] = field(default_factory=list)
+    addresses: list[tuple[str, str]] = field(default_factory=list)
+    settle: list[PromptSettlement] = field(default_factory=list)
+    outbox: list[OutboxDraft] = field(default_factory=list)
+    events: list[EventDraft] = field(default_factory=list)
+
+
+def entry_commit(live: Live, completion: Completion, *, at: int, keep_ms: int | None) -> StepCommit:
+    """Return the commit of an entry that the body was told of, with what it asked for then; `live` knows it already.
+
+    Raises:
+        Unstorable, TooLarge: something that the body asked for can't be kept.
+    """
+    asking = _asking(live, keep_ms)
+    consumed = {*completion.consumed, *stale(live), *(command.seq for command in live.inbox.values() if is_start(command))}
+    wake_at = live.wake_at()
+    parks = live.replay.outcome is None and live.parks(wake_at) and not live.inbox.keys() - consumed
+    notes: dict[str, Any] = {"at": at}
+    if marks := live.replay.take_marks():
+        notes["marks"] = list(marks)
+    if begun := _begun(live):
+        notes["open"] = begun
+    n = live.step_no
+    events = [_started(live)] if n == 0 else []
+    if (event := _event(completion, n)) is not None:
+        events.append(event)
+    return StepCommit(
+        run_id=live.run_id,
+        epoch=live.epoch,
+        step_n=n,
+        step=StepDraft(kind=completion.kind.value, name=completion.op, input=codec.encode(notes), output=completion.output),
+        seen=live.seen,
+        consumed=tuple(sorted(consumed)),
+        outcomes=tuple(
+            SubmissionOutcome(submission_id=command.submission_id, outcome=Outcome.COMPLETED)
+            for seq in sorted(consumed)
+            if (command := live.inbox[seq]).kind in {CommandKind.SIGNAL, CommandKind.CANCEL}
+        ),
+        events=(*events, *asking.events),
+        outbox=tuple(asking.outbox),
+        prompts=tuple(asking.prompts),
+        settle=(*completion.settle, *asking.settle),
+        addresses=(*completion.addresses, *asking.addresses),
+        starts=tuple(asking.starts),
+        phase=Phase.WAITING if parks else Phase.RUNNING,
+        timer_at=wake_at if parks else None,
+        release=parks,
+    )
+
+
+# ── the end ──
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a run ends: `reason`, and the output that its log and its parent keep."""
+
+    reason: str
+    output: bytes
+
+    @classmethod
+    def of(cls, reason: str, *, code: str, message: str, type_name: str = "") -> End:
+        """Return an end that is no result."""
+        return cls(reason, codec.encode({"ok": False, "error": {"code": code, "type": type_name, "message": message}}))
+
+
+def end_commit(
+    claim: Claim, start: Start, end: End, *, step_no: int, seen: int, at: int, children: tuple[str, ...]
+) -> StepCommit:
+    """Return the commit that ends a run; its children that nobody waits for any more are cancelled."""
+    result = internal.read(end.output)
+    outcome = {COMPLETED: Outcome.COMPLETED, CANCELLED: Outcome.ABORTED}.get(end.reason, Outcome.FAILED)
+    shown = "value" if result["ok"] else "error"
+    events = [_event_of(f"run.{end.reason}", {}, refs=((shown, f"step:{step_no}#/{shown}"),))]
+    if step_no == 0:
+        events.insert(0, _event_of("run.started", {"workflow": claim.name}))
+    outbox = [internal.child_cancel(child) for child in children]
+    if start.parent is not None:
+        outbox.append(internal.child_result(start.parent.run_id, start.parent.op, claim.run_id, result))
+    return StepCommit(
+        run_id=claim.run_id,
+        epoch=claim.epoch,
+        step_n=step_no,
+        step=StepDraft(kind=EntryKind.END.value, name="", input=codec.encode({"at": at}), output=end.output),
+        seen=seen,
+        outcomes=(
+            SubmissionOutcome(
+                submission_id=start.submission,
+                outcome=outcome,
+                detail=None if result["ok"] else codec.encode(result["error"]),
+                reply_step=step_no if result["ok"] else None,
+            ),
+        ),
+        events=tuple(events),
+        outbox=tuple(outbox),
+        phase=Phase.IDLE,
+        end=end.reason,
+    )
+
+
+# ── parts ──
+
+
+def _asking(live: Live, keep_ms: int | None) -> _Asking:
+    asking = _Asking()
+    for op in live.wanted.values():
+        if needs_writing(op) and op.id not in live.known:
+            _ask(live, op, asking, keep_ms)
+            live.known.add(op.id)
+    for op_id in [op_id for op_id in live.prompts if op_id not in live.wanted]:
+        dropped = live.prompts.pop(op_id)
+        if live.replay.outcome is None and not _answered(live, dropped.prompt_id):
+            asking.settle.append(PromptSettlement(prompt_id=dropped.prompt_id, outcome=PromptOutcome.CANCELLED))
+            data = {"request_id": dropped.prompt_id, "outcome": PromptOutcome.CANCELLED.value}
+            asking.events.append(_event_of("input.resolved", data))
+    if live.replay.outcome is None:
+        for op_id in [op_id for op_id in live.children if op_id not in live.wanted]:
+            child = live.children.pop(op_id)
+            if child not in live.results and child not in live.children.values():
+                asking.outbox.append(internal.child_cancel(child))
+    asking.events.extend(_event_of("progress", {"value": value}) for value in live.replay.take_progress())
+    return asking
+
+
+def _answered(live: Live, prompt_id: str) -> bool:
+    return prompt_id in live.settled
+
+
+def _ask(live: Live, op: Operation, asking: _Asking, keep_ms: int | None) -> None:
+    """Write down one thing that the body asked for."""
+    if op.question is not None:
+        prompt = _prompt(live, op, op.question)
+        live.prompts[op.id] = Asked(prompt.prompt_id, prompt.expires_at)
+        asking.prompts.append(prompt)
+        data = {"op": op.id, "request_id": prompt.prompt_id}
+        asking.events.append(_event_of("input.requested", data, refs=(("request", f"prompt:{prompt.prompt_id}#"),)))
+    elif op.child is not None:
+        if not op.child.detached:
+            live.children[op.id] = op.child.run_id
+        claim, parent = live.held.claim, Parent(live.run_id, op.id)
+        asking.starts.append(
+            child_admission(op.child, parent=parent, creator=claim.creator, deployment=claim.deployment, keep_ms=keep_ms)
+        )
+        data = {"op": op.id, "run_id": op.child.run_id, "workflow": op.name}
+        asking.events.append(_event_of("child.started", data))
+    elif op.hook is not None and op.hook.name not in live.tokens.values():
+        asking.addresses.append((HOOK, op.hook.name))
+        asking.events.append(_event_of("signal.awaited", {"name": op.hook.name}))
+
+
+def _prompt(live: Live, op: Operation, question: AskOptions) -> PromptDraft:
+    body: dict[str, Any] = {
+        "op": op.id,
+        "text": question.text,
+        "options": [
+            {"id": option.id, "label": option.label, "description": option.description, "style": option.style}
+            for option in question.options
+        ],
+        "allow_freeform": question.allow_freeform,
+        "on_expiry": question.on_expiry,
+        "by": question.by,
+    }
+    return PromptDraft(
+        prompt_id=request_id(),
+        kind=PROMPT_KIND,
+        call_id=op.id,
+        body=codec.encode(body),
+        requester=ANYONE,
+        policy=AnswerPolicy.REQUESTER,
+        expires_at=None if question.expires is None else live.replay.now + milliseconds(question.expires),
+    )
+
+
+def _begun(live: Live) -> dict[str, list[int]]:
+    """Say how often open steps began, where that is not simply once, and how often their workers didn't survive it."""
+    return {
+        op_id: [tries.begun, tries.interrupted]
+        for op_id, tries in live.steps.tries.items()
+        if op_id in live.wanted and (tries.begun > 1 or tries.interrupted)
+    }
+
+
+def _started(live: Live) -> EventDraft:
+    return _event_of("run.started", {"workflow": live.held.claim.name})
+
+
+def _event(completion: Completion, n: int) -> EventDraft | None:
+    type_ = _TYPES.get(completion.kind)
+    if type_ is None:
+        return None
+    if completion.kind is EntryKind.STEP and not completion.ok:
+        type_ = "step.failed"
+    shown = "value" if completion.ok else "error"
+    refs: tuple[tuple[str, str], ...] = ()
+    if completion.kind in _SHOWS_VALUE or not completion.ok:
+        refs = ((shown, f"step:{n}#/{shown}"),)
+    return _event_of(type_, {"op": completion.op, **completion.about} if completion.op else {**completion.about}, refs=refs)
+
+
+def _event_of(type_: str, data: dict[str, Any], *, refs: tuple[tuple[str, str], ...] = ()) -> EventDraft:
+    return EventDraft(type=type_, body=codec.encode(data), refs=refs)

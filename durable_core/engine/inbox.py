@@ -1,0 +1,232 @@
+"""What comes next for a body: the next completion among commands, attempts, timers and what the engine itself gives.
+
+What lives here: the order of completions, and what each is made of. What does not: delivering and writing them (runner.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from durable_core import codec
+from durable_core.engine.live import Asked, Live, is_start
+from durable_core.engine.signals import HOOK, new_token
+from durable_core.engine.steps import Attempted, Tries
+from durable_core.internal import read
+from durable_core.model import Command, CommandKind, PromptOutcome, PromptSettlement
+from durable_core.operations import EntryKind, Operation, OpKind
+
+NOTHING: bytes = codec.encode({"ok": True, "value": None})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """An entry to be: what is written, what the body is told, which commands it uses up."""
+
+    kind: EntryKind
+    op: str = ""
+    ok: bool = True
+    output: bytes = NOTHING
+    at: int | None = None
+    """Not before this time by the body's clock."""
+    consumed: tuple[int, ...] = ()
+    settle: tuple[PromptSettlement, ...] = ()
+    addresses: tuple[tuple[str, str], ...] = ()
+    about: Mapping[str, codec.Storable] = field(default_factory=dict)
+    """What its event says beside the operation."""
+
+
+def next_completion(live: Live, public_url: str | None) -> Completion | None:
+    """Return what the body is told next; None when nothing has happened. Answers are left to `next_answer`."""
+    return (
+        _cancel(live)
+        or _command(live)
+        or _attempt(live)
+        or _webhook(live, public_url)
+        or _same_child(live)
+        or _due(live, live.now())
+    )
+
+
+def unanswered(live: Live) -> Command | None:
+    """Return an answer whose prompt was not read yet."""
+    for command in live.inbox.values():
+        if command.kind is CommandKind.RESPONSE and read(command.body)["prompt_id"] not in live.settled:
+            return command
+    return None
+
+
+def stale(live: Live) -> list[int]:
+    """Return commands that lead to nothing any more; the next commit uses them up."""
+    return [command.seq for command in live.inbox.values() if _is_stale(live, command)]
+
+
+def _is_stale(live: Live, command: Command) -> bool:
+    if command.kind is CommandKind.CANCEL:
+        return live.cancel_at is not None
+    if command.kind is CommandKind.RESPONSE:
+        prompt = live.settled.get(read(command.body)["prompt_id"])
+        return prompt is not None and prompt.call_id not in live.wanted
+    return False
+
+
+# ── commands ──
+
+
+def _cancel(live: Live) -> Completion | None:
+    if live.cancel_at is not None:
+        return None
+    for command in live.inbox.values():
+        if command.kind is CommandKind.CANCEL:
+            about = {"reason": str(read(command.body).get("reason", "")), "by": command.principal}
+            output = codec.encode({"ok": True, "value": about})
+            return Completion(kind=EntryKind.CANCEL, output=output, consumed=(command.seq,), about=about)
+    return None
+
+
+def _command(live: Live) -> Completion | None:
+    for seq in sorted(live.inbox):
+        if not is_start(live.inbox[seq]) and (completion := _completion(live, live.inbox[seq])) is not None:
+            return completion
+    return None
+
+
+def _completion(live: Live, command: Command) -> Completion | None:
+    """Return what a command leads to; None where nobody waits for it any more."""
+    match command.kind:
+        case CommandKind.RESPONSE:
+            return _answer(live, command)
+        case CommandKind.SIGNAL:
+            body = read(command.body)
+            return _child(live, command, body) if body["kind"] == "child" else _signal(live, command, body)
+        case CommandKind.CANCEL if live.cancel_at is None:
+            return _cancel(live)
+        case _:
+            return None
+
+
+def _answer(live: Live, command: Command) -> Completion | None:
+    prompt = live.settled.get(read(command.body)["prompt_id"])
+    if prompt is None or prompt.call_id not in live.wanted:
+        return None
+    note = cast("dict[str, Any]", codec.decode(prompt.note)) if prompt.note is not None else {}
+    value = {
+        "option_id": prompt.option_id or None,
+        "text": note.get("text"),
+        "by": prompt.settled_name or None,
+        "name": note.get("name") or prompt.settled_name or None,
+        "prompt_id": prompt.prompt_id,
+    }
+    output = codec.encode({"ok": True, "value": value})
+    outcome = prompt.outcome or PromptOutcome.ANSWERED
+    about = {
+        "request_id": prompt.prompt_id,
+        "outcome": outcome.value,
+        "option_id": prompt.option_id,
+        "by": prompt.settled_name,
+    }
+    return Completion(kind=EntryKind.ANSWER, op=prompt.call_id or "", output=output, consumed=(command.seq,), about=about)
+
+
+def _signal(live: Live, command: Command, body: dict[str, Any]) -> Completion:
+    name = live.tokens.get(body["name"], body["name"])
+    output = codec.encode({"ok": True, "value": body["body"]})
+    return Completion(
+        kind=EntryKind.SIGNAL, op=f"{OpKind.SIGNAL.value}:{name}", output=output, consumed=(command.seq,), about={"name": name}
+    )
+
+
+def _child(live: Live, command: Command, body: dict[str, Any]) -> Completion:
+    """Return the end of a child. One that nobody waits for is kept all the same: its key may be asked for again."""
+    op = _waiting_for(live, body["run_id"])
+    result = (body["ok"], body["value"] if body["ok"] else body["error"])
+    return _child_ended(body["op"] if op is None else op.id, body["run_id"], result, (command.seq,))
+
+
+def _same_child(live: Live) -> Completion | None:
+    """Give a further operation with the same key what its child came to before."""
+    for op in live.wanted.values():
+        if op.child is not None and op.id in live.known and (result := live.results.get(op.child.run_id)) is not None:
+            return _child_ended(op.id, op.child.run_id, result)
+    return None
+
+
+def _waiting_for(live: Live, run_id: str) -> Operation | None:
+    return next((op for op in live.wanted.values() if op.child is not None and op.child.run_id == run_id), None)
+
+
+def _child_ended(op: str, run_id: str, result: tuple[bool, Any], consumed: tuple[int, ...] = ()) -> Completion:
+    ok, value = result
+    output = codec.encode({"ok": ok, "value" if ok else "error": value, "run_id": run_id})
+    about: dict[str, codec.Storable] = {"run_id": run_id, "ok": ok}
+    return Completion(kind=EntryKind.CHILD, op=op, ok=ok, output=output, consumed=consumed, about=about)
+
+
+# ── attempts ──
+
+
+def _attempt(live: Live) -> Completion | None:
+    while live.steps.ended:
+        attempted = live.steps.ended.popleft()
+        if attempted.op.id in live.wanted:
+            return _attempted(live, attempted)
+    return None
+
+
+def _attempted(live: Live, attempted: Attempted) -> Completion:
+    op, failure = attempted.op, attempted.failure
+    if failure is None:
+        del live.steps.tries[op.id]
+        about: dict[str, codec.Storable] = {"attempt": attempted.number} if attempted.number > 1 else {}
+        return Completion(kind=EntryKind.STEP, op=op.id, output=attempted.output, about=about)
+    tries = live.steps.tries.setdefault(op.id, Tries(begun=attempted.number))
+    tries.failed += 1
+    options = op.options
+    if options is None or failure.final or tries.failed >= options.attempts:
+        del live.steps.tries[op.id]
+        about = {"attempt": attempted.number, "final": True}
+        return Completion(kind=EntryKind.STEP, op=op.id, ok=False, output=attempted.output, about=about)
+    tries.again_at = live.now() + options.backoff.delay_ms(tries.failed, retry_after=failure.retry_after)
+    output = codec.encode({"ok": False, "error": failure.data(attempted.number), "again_at": tries.again_at})
+    about = {"attempt": attempted.number, "final": False, "again_at": tries.again_at}
+    return Completion(kind=EntryKind.FAILED, op=op.id, ok=False, output=output, about=about)
+
+
+# ── what the engine gives ──
+
+
+def _webhook(live: Live, public_url: str | None) -> Completion | None:
+    for op in live.wanted.values():
+        if op.kind is OpKind.WEBHOOK:
+            token = new_token()
+            live.tokens[token] = op.id
+            url = None if public_url is None else f"{public_url.rstrip('/')}/hooks/{token}"
+            output = codec.encode({"ok": True, "value": {"token": token, "url": url}})
+            return Completion(kind=EntryKind.WEBHOOK, op=op.id, output=output, addresses=((HOOK, token),))
+    return None
+
+
+def _due(live: Live, now: int) -> Completion | None:
+    """Return the earliest timer or question that is over."""
+    due: list[tuple[int, Operation, Asked | None]] = []
+    for op in live.wanted.values():
+        if op.due_at is not None and op.due_at <= now:
+            due.append((op.due_at, op, None))
+        prompt = live.prompts.get(op.id)
+        if prompt is not None and prompt.expires_at is not None and prompt.expires_at <= now:
+            due.append((prompt.expires_at, op, prompt))
+    if not due:
+        return None
+    at, op, prompt = min(due, key=lambda one: one[0])
+    if prompt is None:
+        return Completion(kind=EntryKind.TIMER, op=op.id, at=at)
+    output = codec.encode({"ok": True, "value": {"expired": True, "prompt_id": prompt.prompt_id}})
+    return Completion(
+        kind=EntryKind.ANSWER,
+        op=op.id,
+        output=output,
+        at=at,
+        settle=(PromptSettlement(prompt_id=prompt.prompt_id, outcome=PromptOutcome.EXPIRED),),
+        about={"request_id": prompt.prompt_id, "outcome": PromptOutcome.EXPIRED.value},
+    )

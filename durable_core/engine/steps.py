@@ -1,0 +1,194 @@
+"""Steps of one run: their attempts as tasks, what became of them, and how often each began.
+
+What lives here: running attempts. What does not: which are wanted (replay), writing down what became of them (commits.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from durable_core import codec
+from durable_core.context import StepContext, entering_step
+from durable_core.engine.threads import Ended, Threads, called, wording
+from durable_core.errors import TooLarge, Unstorable
+from durable_core.failures import Fatal
+from durable_core.operations import Operation
+
+VALUE_LIMIT: Final = codec.LIMIT - 16 * 1024
+"""Largest result: what it is wrapped in has to fit as well."""
+MAX_INTERRUPTED: Final = 4
+"""Attempts of a step that may end with their worker before the step fails."""
+LEAVE_SECONDS: Final = 2.0
+"""How long a stopped attempt is waited for when its run is given back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed."""
+
+    code: str
+    message: str
+    type: str = ""
+    final: bool = False
+    """No further attempt could mend it."""
+    retry_after: float | None = None
+
+    def data(self, attempts: int) -> dict[str, codec.Storable]:
+        """What is stored and handed to the body."""
+        return {"code": self.code, "type": self.type, "message": self.message, "attempts": attempts}
+
+
+@dataclass(frozen=True, slots=True)
+class Attempted:
+    """An attempt that ended: with its encoded output, or with a failure."""
+
+    op: Operation
+    number: int
+    output: bytes
+    failure: Failure | None = None
+
+
+@dataclass(slots=True)
+class Tries:
+    """How often a step began, how many of these its workers didn't survive, and when it may begin again."""
+
+    begun: int = 0
+    interrupted: int = 0
+    failed: int = 0
+    again_at: int | None = None
+
+
+@dataclass(slots=True)
+class Steps:
+    """The attempts of one run."""
+
+    run_id: str
+    threads: Threads
+    moved: asyncio.Event
+    """Set when an attempt ends."""
+    tries: dict[str, Tries] = field(default_factory=dict)
+    tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    ended: deque[Attempted] = field(default_factory=deque)
+    stopped: set[asyncio.Task[None]] = field(default_factory=set)
+    """Told to stop, and not yet ended."""
+
+    def begin(self, op: Operation) -> None:
+        """Begin the next attempt of a step, unless too many were cut off."""
+        tries = self.tries.setdefault(op.id, Tries())
+        if tries.interrupted >= MAX_INTERRUPTED:
+            failure = Failure("interrupted", f"its worker stopped in the middle of it {tries.interrupted} times", final=True)
+            self._end(failed(op, tries.begun, failure))
+            return
+        tries.begun += 1
+        tries.again_at = None
+        self.tasks[op.id] = task = asyncio.create_task(self._attempt(op, tries.begun), name=f"step-{op.id}")
+        task.add_done_callback(partial(self._done, op.id))
+
+    def keep_only(self, wanted: Iterable[str]) -> None:
+        """Stop the attempts that nobody waits for any more."""
+        for op_id in self.tasks.keys() - set(wanted):
+            self._stop(op_id)
+
+    def let_go(self) -> None:
+        """Stop all."""
+        for op_id in list(self.tasks):
+            self._stop(op_id)
+
+    async def left(self, seconds: float) -> None:
+        """Wait for what was told to stop, but not for ever: one that doesn't heed it is left alone."""
+        if self.stopped:
+            await asyncio.wait(set(self.stopped), timeout=seconds)
+
+    def _stop(self, op_id: str) -> None:
+        task = self.tasks.pop(op_id)
+        self.stopped.add(task)
+        task.cancel()
+
+    def _done(self, op_id: str, task: asyncio.Task[None]) -> None:
+        self.stopped.discard(task)
+        if self.tasks.get(op_id) is task:
+            del self.tasks[op_id]
+        with suppress(asyncio.CancelledError):
+            if task.exception() is not None:
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": f"an attempt of {op_id} broke", "exception": task.exception(), "task": task}
+                )
+        self.moved.set()
+
+    def _end(self, attempted: Attempted) -> None:
+        self.ended.append(attempted)
+        self.moved.set()
+
+    async def _attempt(self, op: Operation, number: int) -> None:
+        task = asyncio.current_task()
+        if op.fn is None or op.options is None:
+            raise RuntimeError(f"{op.id} is no step")
+        call = partial(op.fn, *op.args, **op.kwargs)
+        seconds = None if op.options.timeout is None else op.options.timeout.total_seconds()
+        facts = StepContext(run_id=self.run_id, operation_id=op.id, attempt=number, idempotency_key=f"{self.run_id}:{op.id}")
+        with entering_step(facts):
+            ended = await limited(call, name=op.name, threads=self.threads, seconds=seconds)
+        if self.tasks.get(op.id) is task:
+            del self.tasks[op.id]
+            self._end(_attempted(op, number, ended))
+
+
+async def limited(call: partial[Any], *, name: str, threads: Threads, seconds: float | None) -> Ended:
+    """Call author code, left alone after so many seconds (a TimeoutError), even if it doesn't heed its cancellation."""
+    if seconds is None:
+        return await called(call, name=name, threads=threads)
+    task = asyncio.create_task(called(call, name=name, threads=threads))
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    finally:
+        task.cancel()
+    if not task.done():
+        return Ended(error=_TimedOut(f"no result within {seconds:g} seconds"))
+    return task.result()
+
+
+class _TimedOut(TimeoutError):
+    """A step's own limit; a TimeoutError of its code is another thing."""
+
+
+def _attempted(op: Operation, number: int, ended: Ended) -> Attempted:
+    if ended.error is not None:
+        return failed(op, number, failure_of(ended.error))
+    try:
+        output = codec.encode({"ok": True, "value": ended.value}, limit=VALUE_LIMIT)
+    except (Unstorable, TooLarge) as error:
+        return failed(op, number, unstorable(error))
+    except Exception as error:  # noqa: BLE001 - a subclass of dict or str may do anything when it is read
+        return failed(op, number, Failure("unstorable", wording(error), type(error).__name__, final=True))
+    return Attempted(op, number, output)
+
+
+def failed(op: Operation, number: int, failure: Failure) -> Attempted:
+    """Return an attempt that failed."""
+    return Attempted(op, number, codec.encode({"ok": False, "error": failure.data(number)}), failure)
+
+
+def unstorable(error: Unstorable | TooLarge) -> Failure:
+    """Say that a value can't be kept."""
+    code = "unstorable" if isinstance(error, Unstorable) else "too_large"
+    return Failure(code, wording(error), type(error).__name__, final=True)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Say what an error that left a step means."""
+    if isinstance(error, _TimedOut):
+        return Failure("timeout", wording(error), "TimeoutError")
+    after = getattr(error, "retry_after", None)
+    return Failure(
+        code=(error.code or "fatal") if isinstance(error, Fatal) else "error",
+        message=wording(error),
+        type=type(error).__name__,
+        final=isinstance(error, Fatal),
+        retry_after=float(after) if isinstance(after, (int, float)) else None,
+    )

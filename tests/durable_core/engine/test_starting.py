@@ -1,0 +1,209 @@
+"""Starting runs and hearing of them: keys, delays, results, status, events."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from durable_core.context import WorkflowContext
+from durable_core.errors import Conflict, NotFound, RunFailed, Unstorable
+from durable_core.registry import UnknownWorkflow, WorkflowNameTaken, step, workflow
+from durable_core.testing.builders import START_MS
+from tests.durable_core.engine.worlds import World, events_of, parked, result, until
+
+
+async def double(number: int) -> int:
+    return 2 * number
+
+
+@workflow
+async def doubled(ctx: WorkflowContext, number: int, *, times: int = 1) -> int:
+    for _ in range(times):
+        number = await ctx.step(double, number)
+    return number
+
+
+@workflow
+async def long(ctx: WorkflowContext) -> str:
+    await asyncio.sleep(3600)
+    return "rested"
+
+
+@workflow
+async def empty(ctx: WorkflowContext) -> None:
+    return None
+
+
+@workflow
+async def breaks(ctx: WorkflowContext) -> None:
+    raise LookupError("no such order")
+
+
+async def test_a_run_returns_what_its_body_returns(world: World) -> None:
+    async with world.engine(doubled, empty) as engine:
+        run = await engine.start(doubled, 3, times=3)
+        assert await result(run) == 24
+        assert await result(await engine.start(empty)) is None
+        assert (await run.status()).status == "completed"
+        types = [event.type for event in await events_of(run)]
+        assert types == ["run.started", *["step.completed"] * 3, "run.completed"]
+        assert [event.data["value"] for event in await events_of(run, "step.completed")] == [6, 12, 24]
+
+
+async def test_an_error_of_the_body_fails_the_run(world: World) -> None:
+    async with world.engine(breaks) as engine:
+        run = await engine.start(breaks)
+        with pytest.raises(RunFailed) as failed:
+            await result(run)
+        assert (failed.value.type_name, failed.value.message, failed.value.code) == ("LookupError", "no such order", "error")
+        (last,) = await events_of(run, "run.failed")
+        assert last.data["error"]["message"] == "no such order"
+        submission = (await engine.store.rows("SELECT outcome FROM moor_admission", {}))[0][0]
+        assert submission == "failed"
+
+
+async def test_the_same_key_is_the_same_run(world: World) -> None:
+    async with world.engine(doubled, long, work=False) as engine:
+        first = await engine.start(doubled, 1, key="o-1")
+        assert (await engine.start(doubled, 1, key="o-1")).run_id == first.run_id
+        assert (await engine.start(doubled, 2, key="o-2")).run_id != first.run_id
+        assert (await engine.start(long, key="o-1")).run_id != first.run_id
+        with pytest.raises(Conflict):
+            await engine.start(doubled, 2, key="o-1")
+
+
+async def test_keyword_arguments_in_another_order_are_the_same(world: World) -> None:
+    @workflow
+    async def pair(ctx: WorkflowContext, *, a: int, b: int) -> int:
+        return a - b
+
+    async with world.engine(pair) as engine:
+        first = await engine.start(pair, key="k", a=3, b=1)
+        assert (await engine.start(pair, key="k", b=1, a=3)).run_id == first.run_id
+        assert await result(first) == 2
+
+
+async def test_what_can_not_be_called_is_refused_at_once(world: World) -> None:
+    async with world.engine(doubled, work=False) as engine:
+        with pytest.raises(UnknownWorkflow):
+            await engine.start("tripled", 1)
+        with pytest.raises(TypeError):
+            await engine.start(doubled)
+        with pytest.raises(Unstorable):
+            await engine.start(doubled, object())
+        assert await engine.runs() == []
+    with pytest.raises(WorkflowNameTaken):
+        async with world.engine(doubled, workflow(name="doubled")(long.fn)):
+            pass
+
+
+async def test_a_delayed_start_is_durable_and_never_early(world: World) -> None:
+    async with world.engine(doubled, work=False) as engine:
+        soon = await engine.start(doubled, 1, delay=timedelta(hours=1))
+        then = await engine.start(doubled, 2, at=datetime.fromtimestamp(START_MS / 1000 + 3600, UTC))
+        with pytest.raises(ValueError):
+            await engine.start(doubled, 3, at=datetime(2030, 1, 1))  # noqa: DTZ001 - that is what is refused
+    world.advance(seconds=3599)
+    async with world.engine(doubled, work=False) as engine:
+        assert await engine.run_due() == 0
+        world.advance(seconds=1)
+        assert await engine.run_due() == 2
+        assert await result(engine.run(soon.run_id)) == 2
+        assert await result(engine.run(then.run_id)) == 4
+
+
+async def test_a_result_is_waited_for_in_another_process(disk: World) -> None:
+    async with disk.engine(doubled, work=False) as here:
+        run = await here.start(doubled, 4)
+        waiting = asyncio.create_task(result(run))
+        async with disk.engine(doubled):
+            assert await waiting == 8
+
+
+async def test_waiting_has_a_limit_and_knows_its_runs(world: World) -> None:
+    async with world.engine(long) as engine:
+        run = await engine.start(long)
+        with pytest.raises(TimeoutError):
+            await run.result(timeout=0.01)
+        with pytest.raises(NotFound):
+            await engine.run("run_none").result()
+
+
+async def test_runs_are_listed_by_where_they_stand(world: World) -> None:
+    async with world.engine(doubled, long, breaks) as engine:
+        done = await engine.start(doubled, 1)
+        await result(done)
+        world.advance(seconds=1)
+        waits = await engine.start(long)
+        await parked(waits)
+        world.advance(seconds=1)
+        broken = await engine.start(breaks)
+        with pytest.raises(RunFailed):
+            await result(broken)
+        assert [view.run_id for view in await engine.runs()] == [broken.run_id, waits.run_id, done.run_id]
+        for status, run in (("completed", done), ("waiting", waits), ("failed", broken)):
+            assert [view.run_id for view in await engine.runs(status=status)] == [run.run_id]
+        assert [view.workflow for view in await engine.runs(workflow="long")] == ["long"]
+
+
+async def test_events_are_read_from_the_tail_and_followed_to_the_end(world: World) -> None:
+    async with world.engine(doubled) as engine:
+        run = await engine.start(doubled, 1, times=6, delay=timedelta(seconds=5))
+        seen: list[Any] = []
+
+        async def follow() -> None:
+            seen.extend([event.type async for event in run.events(follow=True)])
+
+        following = asyncio.create_task(follow())
+        world.advance(seconds=5)
+        await result(run)
+        await following
+        assert len(seen) == 8
+        tail = [event.type async for event in engine.events(run.run_id, start=-2)]
+        assert tail == ["step.completed", "run.completed"]
+
+
+async def test_time_stands_still_for_a_body_that_sleeps(world: World) -> None:
+    times: list[datetime] = []
+
+    @workflow
+    async def clocked(ctx: WorkflowContext) -> float:
+        before = ctx.now()
+        await ctx.sleep(timedelta(days=3))
+        return (ctx.now() - before).total_seconds()
+
+    async with world.engine(clocked) as engine:
+        run = await engine.start(clocked)
+        await parked(run)
+        assert not times
+        world.advance(days=3, seconds=-1)
+        await asyncio.sleep(0.05)
+        assert (await run.status()).status == "waiting"
+        world.advance(seconds=1)
+        assert await result(run) == 3 * 24 * 3600
+
+
+async def test_an_engine_that_is_closed_gives_back_what_it_had(disk: World) -> None:
+    began: list[int] = []
+
+    async def slow() -> int:
+        began.append(1)
+        if len(began) == 1:
+            await asyncio.Event().wait()
+        return len(began)
+
+    @workflow
+    async def waits(ctx: WorkflowContext) -> int:
+        return await ctx.step(step(slow, name="slow"))
+
+    async with disk.engine(waits) as engine:
+        run = await engine.start(waits)
+        await until(lambda: began)
+        await engine.close(0)
+    async with disk.engine(waits) as engine:
+        assert await result(engine.run(run.run_id)) == 2
+        charged = await engine.store.rows("SELECT crashes FROM moor_run", {})
+        assert charged == [(0,)]
