@@ -15,9 +15,11 @@ from typing import Any, TypeAlias
 from bot.access import AccessPolicy, members_only
 from bot.agent import Agent
 from bot.errors import BadApp
+from bot.retention import Retention, RetentionSpec
 from bot.settings import Settings
 from bot.turn.state import Limits
 from channels.contract import Channel, Checked
+from durable_core.keys import Keys
 
 OpenDeps: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]] | Callable[[Settings], AbstractAsyncContextManager[Any]]
 
@@ -28,6 +30,9 @@ class Bot:
     With several agents `routes` names the one that answers on each channel. `deps` is a function that returns an async context
     manager (with the settings, if it takes an argument); it is opened once per worker and handed to every tool as `ctx.deps`.
     `lifetime` ends a session that long after it began, once its turn has settled; None never does.
+    `retention` says for how many days after its end the content of a session is kept: a number, 0 for none, or "default", which
+    is 90. It is written down when a session begins. `keys` takes the place of MOORINGS_ENCRYPTION_KEYS: a provider that asks a
+    KMS, say.
     """
 
     def __init__(
@@ -40,6 +45,8 @@ class Bot:
         access: AccessPolicy = members_only,
         limits: Limits | None = None,
         lifetime: timedelta | None = timedelta(days=30),
+        retention: RetentionSpec = "default",
+        keys: Keys | None = None,
     ) -> None:
         self.agents = tuple(agents)
         self.channels = tuple(channels)
@@ -48,6 +55,8 @@ class Bot:
         self.access = access
         self.limits = limits or Limits()
         self.lifetime = lifetime
+        self.retention = Retention.of(retention)
+        self.keys = keys
 
     @property
     def lifetime_ms(self) -> int | None:
@@ -76,6 +85,7 @@ class Bot:
             problems += place.problems() if isinstance(place, Checked) else ()
         if self.lifetime is not None and self.lifetime <= timedelta(0):
             problems.append("lifetime= must be in the future, or None")
+        problems += [*self.retention.problems(), *self.limits.problems()]
         if problems:
             raise BadApp(tuple(problems))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from bot import preflight
+from bot import housekeeping, preflight
 from bot.errors import BotError, NotReady
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ commands = typer.Typer(
 )
 keys = typer.Typer(help="Encryption keys.", no_args_is_help=True)
 commands.add_typer(keys, name="keys")
+housekeeping.add_to(commands)
 slack = typer.Typer(help="Slack.", no_args_is_help=True)
 commands.add_typer(slack, name="slack")
 
@@ -183,7 +184,8 @@ def start(
     if role not in set(Role):
         raise NotReady(f"--role {role} is not known; give one of: {', '.join(Role)}.")
     settings = Settings.from_env(os.environ)
-    preflight.check_keys(settings)
+    if settings.encryption_keys is None:  # a bot may bring its own; loading it takes long, so it isn't waited for otherwise
+        preflight.check_keys(settings, preflight.load_app(app))
     preflight.check_drivers(settings)
     preflight.check_schema(settings)
     preflight.check_models(preflight.load_app(app))

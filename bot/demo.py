@@ -71,6 +71,8 @@ class Payments:
 
     def __init__(self, path: Path | None = None) -> None:
         self._lock = threading.Lock()
+        if path is not None:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._database = sqlite3.connect(path or ":memory:", check_same_thread=False, timeout=30, isolation_level=None)
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = FULL")
@@ -121,7 +123,7 @@ class DemoDeps:
 
 @asynccontextmanager
 async def open_deps(folder: Path | None = None) -> AsyncIterator[DemoDeps]:
-    """Open the demo's dependencies, with the ledger in a folder that exists, or in memory."""
+    """Open the demo's dependencies, with the ledger in a folder, or in memory."""
     payments = await asyncio.to_thread(Payments, folder / "payments.db" if folder else None)
     try:
         yield DemoDeps(payments)

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from bot.answers import Answers, explain
 from bot.cards import read_button
 from bot.principal import Principal, principal_id
-from bot.turn.state import MessageBody, TurnPolicy, body_to_json
+from bot.turn.state import Limits, MessageBody, TurnPolicy, body_to_json
 from channels.contract import Channel
 from channels.errors import ChannelError
 from channels.events import Author, Click, Event, Ignored, Message
 from channels.http import WebhookRequest, WebhookResponse
 from durable_core import codec
 from durable_core.crypto import payload_digest
-from durable_core.errors import Conflict, NotFound, TooLarge, Unstorable
+from durable_core.errors import Conflict, ContentGone, NotFound, TooLarge, Unstorable
 from durable_core.ids import new_id
 from durable_core.model import Admission, AnswerReceipt, CommandKind, NewRun, Receipt, ToAddress
 from durable_core.store import Store
@@ -59,6 +59,9 @@ class Ingress:
     answers: Answers
     deployment: str
     lifetime_ms: int | None
+    keep_ms: int | None = None
+    """How long after its end a session's content is kept; None for ever."""
+    message_bytes: int = Limits().message_bytes
     counts: Counter[str] = field(default_factory=Counter)
     """Requests and events by what became of them."""
 
@@ -117,7 +120,7 @@ class Ingress:
             address=message.address,
             turn_policy=TurnPolicy.STEER,
         )
-        encoded = codec.encode(body_to_json(body))
+        encoded = codec.encode(body_to_json(body), limit=self.message_bytes)
         new = NewRun(
             run_id=new_id("ses"),
             name=self.agent_of[channel],
@@ -125,6 +128,7 @@ class Ingress:
             header=codec.encode({"channel": channel}),
             deployment=self.deployment,
             lifetime_ms=self.lifetime_ms,
+            keep_ms=self.keep_ms,
         )
         return await self.store.admit(
             Admission(
@@ -156,7 +160,7 @@ class Ingress:
                 at=(channel, click.address),
                 tell=channel not in self.answering,
             )
-        except NotFound:
+        except (NotFound, ContentGone):
             return ClickResult("refused", "This request is no longer known. Ask again.")
         except Conflict:
             return ClickResult("refused", "This click was already used for something else.")

@@ -132,12 +132,12 @@ def _why_not_listening(host: str, port: int, error: OSError) -> str:
             return f"{host}:{port} can't be listened on ({error.strerror or type(error).__name__})."
 
 
-def check_keys(settings: Settings) -> None:
-    """Refuse to keep people's words without a key.
+def check_keys(settings: Settings, bot: Bot | None = None) -> None:
+    """Refuse to keep people's words without a key, from the environment or from the bot.
 
     Raises: NotReady.
     """
-    if settings.encryption_keys is None:
+    if settings.encryption_keys is None and (bot is None or bot.keys is None):
         raise NotReady("MOORINGS_ENCRYPTION_KEYS is not set; make a key with `moorings keys new`, keep it safe and set it.")
 
 

@@ -28,6 +28,7 @@ from channels.http import WebhookRequest, WebhookResponse
 from durable_core.clock import Clock, DatabaseClock
 from durable_core.crypto import KeyRing
 from durable_core.errors import NotFound
+from durable_core.keys import Keys
 from durable_core.model import Interaction, Lane
 from durable_core.store import Store
 from durable_core.stores.open import StoreOptions, open_store
@@ -160,16 +161,14 @@ async def open_runtime(
 ) -> Runtime:
     """Open the store and put the parts together; nothing runs or listens yet.
 
-    Raises: BadApp, NotReady (no encryption keys), BadKeyRing, SchemaOutdated, Unavailable.
+    Raises: BadApp, NotReady (no encryption keys), BadKeyRing, KeysNotGiven, KeyMissing, KeyWrong, SchemaOutdated, Unavailable.
     """
-    if settings.encryption_keys is None:
-        raise NotReady("MOORINGS_ENCRYPTION_KEYS is not set; `moorings keys new` prints a key.")
-    keys = KeyRing.parse(settings.encryption_keys)
+    keys = keys_of(bot, settings)
     platform = ConsolePlatform(settings.data / CONSOLE_FILE) if console else None
     channels: list[Channel] = [*bot.channels, *([Console(platform)] if platform is not None else [])]
     bot.check(channels[len(bot.channels) :])
     agents = {agent.name: ready(agent, model=_model(settings, agent.model)) for agent in bot.agents}
-    store = open_store(settings.database_url, keys=keys, clock=clock or DatabaseClock(), options=_store_options(settings))
+    store = open_store(settings.database_url, keys=keys, clock=clock or DatabaseClock(), options=store_options(settings))
     await store.open()
     if platform is not None:
         await _check_console(platform, settings)
@@ -184,6 +183,8 @@ async def open_runtime(
         answers=answers,
         deployment=settings.deployment,
         lifetime_ms=bot.lifetime_ms,
+        keep_ms=bot.retention.keep_ms,
+        message_bytes=bot.limits.message_bytes,
     )
     sessions = Sessions(
         store=store,
@@ -192,6 +193,8 @@ async def open_runtime(
         agents=[agent.name for agent in bot.agents],
         deployment=settings.deployment,
         lifetime_ms=bot.lifetime_ms,
+        keep_ms=bot.retention.keep_ms,
+        message_bytes=bot.limits.message_bytes,
     )
     board = None
     if platform is not None:
@@ -214,6 +217,15 @@ async def open_runtime(
     )
 
 
+def keys_of(bot: Bot | None, settings: Settings) -> Keys:
+    """Return what the store takes as keys: the bot's own, else the environment's. Raises: NotReady, BadKeyRing."""
+    if bot is not None and bot.keys is not None:
+        return bot.keys
+    if settings.encryption_keys is None:
+        raise NotReady("MOORINGS_ENCRYPTION_KEYS is not set; `moorings keys new` prints a key.")
+    return KeyRing.parse(settings.encryption_keys)
+
+
 async def _check_console(platform: ConsolePlatform, settings: Settings) -> None:
     try:
         await platform.version()
@@ -225,7 +237,8 @@ async def _check_console(platform: ConsolePlatform, settings: Settings) -> None:
         ) from error
 
 
-def _store_options(settings: Settings) -> StoreOptions:
+def store_options(settings: Settings) -> StoreOptions:
+    """Say how the environment wants the database to be used."""
     return StoreOptions(namespace=settings.namespace, pool=settings.pool, listen_url=settings.listen_url, pooler=settings.pooler)
 
 

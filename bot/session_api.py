@@ -82,8 +82,8 @@ class SessionApi(Protocol):
     Every call checks that `caller` made the session or takes part in it; a foreign session is `NotFound`, like an unknown one.
     `key` is the idempotency key, of the caller: the same key gives the first answer, with another payload `Conflict`.
 
-    Raises: NotFound (`what` is session, submission or prompt), SessionEnded, Stranded, Conflict, TooLarge, Unavailable, and
-    Problem where the caller is told something else.
+    Raises: NotFound (`what` is session, submission or prompt), SessionEnded, ContentGone (its retention is over), Stranded,
+    Conflict, TooLarge, Unavailable, and Problem where the caller is told something else.
     """
 
     async def create(
@@ -106,8 +106,10 @@ class SessionApi(Protocol):
 
     async def view(self, caller: Principal, session_id: str) -> JsonObject: ...
 
-    async def events(self, caller: Principal, session_id: str, *, start: int, follow: bool) -> AsyncIterator[JsonObject]:
-        """Check, then return the envelopes `{type, data, meta}` from `start` (negative: from the tail).
+    async def events(
+        self, caller: Principal, session_id: str, *, start: int, follow: bool, after: str | None = None
+    ) -> AsyncIterator[JsonObject]:
+        """Check, then return the envelopes `{type, data, meta}` from `start` (negative: from the tail), or after an event's id.
 
         The iterator ends at the tail without `follow`, else when the session has ended; it may be closed at any time.
         """

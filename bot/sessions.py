@@ -16,6 +16,7 @@ from pydantic import JsonValue
 from bot import participants
 from bot.answers import Answers, explain
 from bot.cards import prompt_body
+from bot.ending import ending_events
 from bot.errors import Problem
 from bot.principal import Principal
 from bot.session_api import (
@@ -27,17 +28,16 @@ from bot.session_api import (
     ResponseResult,
     ResponseStatus,
 )
-from bot.turn.state import MessageBody, TurnPolicy, body_to_json
+from bot.turn.state import Limits, MessageBody, TurnPolicy, body_to_json
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
-from durable_core.errors import NotFound, SessionEnded
+from durable_core.errors import ContentGone, NotFound, SessionEnded
 from durable_core.ids import new_id
 from durable_core.model import (
     Admission,
     AnswerReceipt,
     CommandKind,
-    EventDraft,
     NewRun,
     Outcome,
     Phase,
@@ -65,6 +65,8 @@ class Sessions:
     agents: Sequence[str]
     deployment: str
     lifetime_ms: int | None
+    keep_ms: int | None = None
+    message_bytes: int = Limits().message_bytes
 
     # ── input ──
 
@@ -82,6 +84,7 @@ class Sessions:
             header=codec.encode({"channel": "api", "metadata": dict(metadata or {})}),
             deployment=self.deployment,
             lifetime_ms=self.lifetime_ms,
+            keep_ms=self.keep_ms,
         )
         receipt = await self._admit(
             caller,
@@ -117,7 +120,7 @@ class Sessions:
         self, caller: Principal, session_id: str, *, responses: Sequence[Response], key: str | None
     ) -> Sequence[ResponseResult]:
         """Answer requests; all of them must exist, each then has its own fate."""
-        await self._own(caller, session_id)
+        await self._kept(caller, session_id)
         chosen = [(response, await self._option(session_id, response)) for response in responses]
         of = payload_digest(codec.encode([[one.request_id, one.option_id, one.text] for one in responses])).hex()
         receipts = []
@@ -164,12 +167,7 @@ class Sessions:
         """End a session for good; its addresses are free at once."""
         run = await self._own(caller, session_id)
         del key  # ending twice is ending once: a repeat is told that the session has ended
-        data: dict[str, JsonValue] = {"reason": "reset", "by": caller.id, "note": reason}
-        prompts = await self.store.open_prompts(session_id)
-        events = [EventDraft(type="input.resolved", body=codec.encode(_withdrawn(prompt))) for prompt in prompts]
-        if run.turn_id is not None:
-            events.append(EventDraft(type="turn.cancelled", body=codec.encode({"turn_id": run.turn_id})))
-        events.append(EventDraft(type="session.completed", body=codec.encode(data)))
+        events = await ending_events(self.store, run, reason="reset", by=caller.id, note=reason)
         ended = await self.store.end(session_id, reason="reset", events=events)
         return ControlStatus.RESET if ended else ControlStatus.NO_ACTIVE_SESSION
 
@@ -177,7 +175,7 @@ class Sessions:
 
     async def view(self, caller: Principal, session_id: str) -> JsonObject:
         """A session as it stands."""
-        run = await self._own(caller, session_id)
+        run = await self._kept(caller, session_id)
         prompts = await self.store.open_prompts(session_id)
         return {
             "session_id": run.run_id,
@@ -192,9 +190,13 @@ class Sessions:
             "end_reason": run.end_reason,
         }
 
-    async def events(self, caller: Principal, session_id: str, *, start: int, follow: bool) -> AsyncIterator[JsonObject]:
+    async def events(
+        self, caller: Principal, session_id: str, *, start: int, follow: bool, after: str | None = None
+    ) -> AsyncIterator[JsonObject]:
         """A session's events as envelopes."""
-        await self._own(caller, session_id)
+        await self._kept(caller, session_id)
+        if after is not None:
+            start = await self.streams.position_after(session_id, after)
         return self._envelopes(session_id, start, follow=follow)
 
     async def _envelopes(self, session_id: str, start: int, *, follow: bool) -> AsyncIterator[JsonObject]:
@@ -212,7 +214,7 @@ class Sessions:
         """Where an input stands; waits for its outcome as long as the caller wants."""
         found = await self.store.submission(submission_id)
         try:
-            await self._own(caller, found.run_id)
+            await self._kept(caller, found.run_id)
         except NotFound:
             raise NotFound("submission", submission_id) from None
         if found.outcome is None and wait > 0:
@@ -275,6 +277,13 @@ class Sessions:
             raise NotFound("session", session_id)
         return run
 
+    async def _kept(self, caller: Principal, session_id: str) -> Run:
+        """The session, if its content is still there. Raises: NotFound, ContentGone."""
+        run = await self._own(caller, session_id)
+        if run.purged_at is not None:
+            raise ContentGone(session_id)
+        return run
+
     def _agent(self, name: str | None) -> str:
         if name is None and len(self.agents) == 1:
             return self.agents[0]
@@ -322,7 +331,7 @@ class Sessions:
                 submission_id=submission_id,
                 target=target,
                 kind=kind,
-                body=codec.encode(body),
+                body=codec.encode(body, limit=self.message_bytes),
                 principal=caller.id,
                 turn_id=turn_id,
             )
@@ -348,12 +357,6 @@ def _status(found: Submission) -> str:
     if not found.consumed:
         return "accepted" if found.run_phase is Phase.IDLE else "queued"
     return Phase.WAITING.value if found.run_phase is Phase.WAITING else Phase.RUNNING.value
-
-
-def _withdrawn(prompt: Prompt) -> dict[str, JsonValue]:
-    """The data of the event that tells readers that nobody has to answer any more."""
-    resolution: dict[str, JsonValue] = {"request_id": prompt.prompt_id, "kind": prompt.kind, "outcome": "cancelled"}
-    return {"turn_id": prompt_body(prompt)["turn_id"], "resolutions": [resolution]}
 
 
 def _error(detail: JsonObject | None) -> JsonObject:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from durable_core.engine.handles import PromptView, RunHandle, RunView
     from durable_core.errors import Conflict, DurableError, NotFound, RunCancelled, RunFailed
     from durable_core.failures import ChildFailed, Fatal, StepFailed
+    from durable_core.keys import KeyProvider
     from durable_core.operations import Answer, Hook, Option, Webhook
     from durable_core.registry import Workflow, step, workflow
     from durable_core.retry import RetryPolicy
@@ -37,6 +38,7 @@ __all__ = [
     "Fatal",
     "Held",
     "Hook",
+    "KeyProvider",
     "KeyRing",
     "ManualClock",
     "NotFound",
@@ -70,6 +72,7 @@ _HOMES = {
     "engine.handles": ("PromptView", "RunHandle", "RunView"),
     "errors": ("Conflict", "DurableError", "NotFound", "RunCancelled", "RunFailed"),
     "failures": ("ChildFailed", "Fatal", "StepFailed"),
+    "keys": ("KeyProvider",),
     "operations": ("Answer", "Hook", "Option", "Webhook"),
     "registry": ("Workflow", "step", "workflow"),
     "retry": ("RetryPolicy",),

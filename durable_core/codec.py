@@ -29,7 +29,9 @@ Storable: TypeAlias = "_Leaf | Sequence[Storable] | Mapping[str, Storable]"
 """What `encode` takes; the same values, typed so that a `dict[str, str]` passes."""
 
 LIMIT: Final = 16 * 1024 * 1024
-"""Largest value in bytes of JSON, before compression."""
+"""Largest value that comes in, in bytes of JSON, before compression."""
+MOST: Final = 4 * LIMIT
+"""Largest value that is put together of such ones, and so the largest that is read."""
 MAX_DEPTH: Final = 200
 """Deepest nesting; a tuple, and a dict with a key `$t`, count twice."""
 
@@ -63,15 +65,7 @@ def encode(value: Storable, *, limit: int = LIMIT) -> bytes:
             nesting beyond `MAX_DEPTH` (a cycle is that); the path says where.
         TooLarge: more than `limit` bytes of JSON.
     """
-    try:
-        text = orjson.dumps(_pack(value, 0))
-    except _Refused as refused:
-        raise Unstorable(_path(refused.keys), refused.type_name) from None
-    except orjson.JSONEncodeError:
-        keys = _lone_surrogate(value)
-        if keys is None:
-            raise
-        raise Unstorable(_path(keys), "str with a lone surrogate") from None
+    text = _written(value)
     if len(text) > limit:
         raise TooLarge(len(text), limit)
     if len(text) > _COMPRESS_ABOVE:
@@ -81,7 +75,12 @@ def encode(value: Storable, *, limit: int = LIMIT) -> bytes:
     return b"\x01" + text
 
 
-def decode(data: bytes, *, limit: int = LIMIT) -> JsonValue:
+def size_of(value: Storable) -> int:
+    """Return how many bytes of JSON a value comes to: what limits count. Raises: Unstorable."""
+    return len(_written(value))
+
+
+def decode(data: bytes, *, limit: int = MOST) -> JsonValue:
     """Return the value that `encode` wrote.
 
     Raises:
@@ -132,6 +131,19 @@ def _expand(data: bytes, limit: int) -> bytes:
         return _ZSTD_OF_THREAD.decompressor.decompress(data, allow_extra_data=False)  # never more than `size`
     except zstandard.ZstdError as error:
         raise Broken(f"stored value can't be expanded: {error}") from None
+
+
+def _written(value: Storable) -> bytes:
+    """Write a value as JSON with its tags."""
+    try:
+        return orjson.dumps(_pack(value, 0))
+    except _Refused as refused:
+        raise Unstorable(_path(refused.keys), refused.type_name) from None
+    except orjson.JSONEncodeError:
+        keys = _lone_surrogate(value)
+        if keys is None:
+            raise
+        raise Unstorable(_path(keys), "str with a lone surrogate") from None
 
 
 def _pack(value: object, depth: int) -> object:

@@ -17,7 +17,7 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from durable_core.errors import BadKeyRing, CannotOpen, KeyMissing, NoKeys
+from durable_core.errors import BadKeyRing, CannotOpen, KeyMissing, KeyWrong, NoKeys
 from durable_core.ids import new_id
 
 KEY_BYTES: Final = 32
@@ -119,7 +119,8 @@ class KeyRing:
 
         Raises:
             KeyMissing: the key that wrapped it is not in the ring.
-            CannotOpen: another key by that id, another `aad`, or bytes that were cut or changed.
+            KeyWrong: another key by that id, another `aad`, or a body that was changed.
+            CannotOpen: bytes that are no wrapped key.
         """
         key_id = wrapped_by(wrapped)
         if key_id is None:
@@ -134,7 +135,7 @@ class KeyRing:
         try:
             return cipher.decrypt(body[:_NONCE], body[_NONCE:], _prefixed(wrapped[:start], aad))
         except InvalidTag:
-            raise _cannot_unwrap(aad) from None
+            raise KeyWrong(key_id, _shown(aad)) from None
 
     def digest(self, data: bytes) -> bytes:
         """Return a keyed hash (HMAC-SHA256, current key) that tells nothing to who lacks the key."""
@@ -196,4 +197,8 @@ def _prefixed(*parts: bytes) -> bytes:
 
 
 def _cannot_unwrap(aad: bytes) -> CannotOpen:
-    return CannotOpen("session", aad.decode("utf-8", "backslashreplace")[:80], "key")
+    return CannotOpen("session", _shown(aad), "key")
+
+
+def _shown(aad: bytes) -> str:
+    return aad.decode("utf-8", "backslashreplace")[:80]

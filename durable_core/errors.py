@@ -8,6 +8,7 @@ DurableError
 ├── Broken                 the database answered wrongly; stop and say so
 │   └── SchemaOutdated     the schema is not the one this code needs
 ├── PromptTaken            a prompt that a commit wanted to settle was settled by another; load and decide anew
+├── Redacted               content of the run was redacted since it was read; load and decide anew
 ├── AddressTaken           another open run owns an address that a commit wanted
 ├── LeaseLost              another worker owns the run now; stop, nothing was written
 ├── Conflict               the same idempotency key came with another payload
@@ -18,12 +19,16 @@ DurableError
 ├── RunCancelled           a workflow run whose result is waited for was cancelled
 ├── Stranded               this code can't read what the run recorded
 ├── BadEventId             an event id whose position can't be read
+│   ├── ForeignEvent       an event id of another run
+│   └── EventMissing       an event id at whose position the reader has no event
 ├── Unstorable             a value that can't be stored, with its path
 ├── TooLarge               a value over the size limit
 ├── BadKeyRing             the key ring can't be parsed
 │   └── NoKeys             there is no key at all
 ├── KeyMissing             the key a value was wrapped with is not in the ring
+├── KeysNotGiven           the key provider gave no keys that can be used
 └── CannotOpen             a sealed value doesn't open: wrong key or wrong place
+    └── KeyWrong           a session's key doesn't open with the key of the ring that has the right id
 """
 
 from __future__ import annotations
@@ -84,6 +89,14 @@ class PromptTaken(DurableError):
     def __init__(self, prompt_id: str) -> None:
         super().__init__(f"{prompt_id} was settled meanwhile")
         self.prompt_id = prompt_id
+
+
+class Redacted(DurableError):
+    """Content of a run was redacted since whoever writes has read it; nothing was written."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"content of {run_id} was redacted meanwhile")
+        self.run_id = run_id
 
 
 class Conflict(DurableError):
@@ -167,6 +180,24 @@ class BadEventId(DurableError):
         self.text = text
 
 
+class ForeignEvent(BadEventId):
+    """An event id that names an event of another run."""
+
+    def __init__(self, text: str, run_id: str) -> None:
+        DurableError.__init__(self, f"{text} is no event of {run_id}")
+        self.text = text
+        self.run_id = run_id
+
+
+class EventMissing(BadEventId):
+    """An event id of this run at whose position there is no event, or none for this reader."""
+
+    def __init__(self, text: str, run_id: str) -> None:
+        DurableError.__init__(self, f"{run_id} has no event {text}")
+        self.text = text
+        self.run_id = run_id
+
+
 class Unstorable(DurableError):
     """A value that can't be stored."""
 
@@ -216,3 +247,23 @@ class CannotOpen(DurableError):
         self.table = table
         self.row = row
         self.column = column
+
+
+class KeyWrong(CannotOpen):
+    """The ring has a key of the right id, but it isn't the one that wrapped this session's key."""
+
+    def __init__(self, key_id: str, session: str) -> None:
+        super().__init__("session", session, "key")
+        self.key_id = key_id
+
+    def __str__(self) -> str:
+        """Say it so that an operator knows which key to look for."""
+        return f"encryption key {self.key_id!r} is not the one that {self.row} was written with; put the right one back"
+
+
+class KeysNotGiven(DurableError):
+    """A key provider failed, or gave what is no key."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the key provider gave no keys that can be used: {reason}")
+        self.reason = reason

@@ -124,7 +124,7 @@ class BodyBlocked(Poison):
 
 
 class Evicted(Poison):
-    """The body was dropped from memory; build it anew from the log."""
+    """The body was dropped from memory: raised where it waits, and by whoever drives it afterwards."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(f"the body of {run_id} was dropped from memory; build it anew from the log")

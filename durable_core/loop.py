@@ -19,8 +19,8 @@ from math import ceil
 from types import CodeType
 from typing import Any, Final, NoReturn, TypeVarTuple
 
-from durable_core.awaitables import DetFuture, DetHandle, DetTask, DetTimer, OpFuture, awaiting
-from durable_core.failures import BodyBlocked, NotDurable, Poison
+from durable_core.awaitables import DetFuture, DetHandle, DetTask, DetTimer, OpFuture, awaiting, named
+from durable_core.failures import BodyBlocked, Evicted, NotDurable, Poison
 from durable_core.ledger import Ledger
 from durable_core.lines import running_line, suspended_line
 from durable_core.operations import Hook, Operation, OpKind
@@ -30,8 +30,10 @@ _Ts = TypeVarTuple("_Ts")
 
 log = logging.getLogger("moorings.replay")
 
-_CLOSES: Final = 3
-"""A suspended coroutine is closed at most so often: each time reaches one more `finally` that awaits (CORE, Replay 5)."""
+_UNWINDS: Final = 8
+"""How often a suspended coroutine is told to leave: each time reaches one more `finally` that awaits (CORE, Replay 5)."""
+_FOREVER: Final = 200 * 365 * 86_400.0
+"""Seconds; what an infinite delay comes to, so that it is a time that a database takes."""
 _LOOK_AT_CLOCK_EVERY: Final = 1024
 _WAIT: Final[CodeType | None] = getattr(getattr(tasks, "_wait", None), "__code__", None)
 _swap_current_task: Final = getattr(tasks, "_swap_current_task", None)  # 3.12+
@@ -75,7 +77,8 @@ class DetLoop(asyncio.AbstractEventLoop):
 
     def poisoned_by(self, what: str, use: str, *, line: str | None = None) -> Poison:
         """Poison the loop, and return what to raise; the first poison stays."""
-        error = NotDurable(what=what, line=line or running_line(sys._getframe(1), self.home), use=use)  # noqa: SLF001 - the way to a line
+        line = line or running_line(sys._getframe(1), self.home) or self.where()  # noqa: SLF001 - the way to a line
+        error = NotDurable(what=what, line=line, use=use)
         if self.poison is None:
             self.poison = error
         return error
@@ -125,7 +128,8 @@ class DetLoop(asyncio.AbstractEventLoop):
         timer = DetTimer(when, callback, args, self, context)
         if self.evicting:
             return timer
-        due_ms = self._started_ms + ceil(when * 1000 - 0.01)  # floats miss by less; nothing is due early
+        # Floats miss by less than 10 µs; nothing is due early.
+        due_ms = self._started_ms + ceil(min(when, _FOREVER) * 1000 - 0.01)
         if due_ms <= self.now_ms:
             self._ready.append(timer)
         else:
@@ -159,7 +163,7 @@ class DetLoop(asyncio.AbstractEventLoop):
         if asyncio.isfuture(coro):
             coro = awaiting(coro)
         task = DetTask(coro, loop=self, name=name, context=context)
-        if len(self._tasks) > self._sweep_at:
+        if len(self._tasks) > self._sweep_at and not self.evicting:
             self._tasks = [one for one in self._tasks if not one.done()]
             self._sweep_at = 2 * len(self._tasks) + 64
         self._tasks.append(task)
@@ -235,7 +239,7 @@ class DetLoop(asyncio.AbstractEventLoop):
     def _check_waited(self, waited: Any) -> None:
         for one in waited:
             if getattr(one, "get_loop", lambda: self)() is not self:
-                self.refuse(f"asyncio.wait() on {one!r} of another event loop", "use ctx.step(...)")
+                self.refuse(f"asyncio.wait() on {named(one)}", "use ctx.step(...)")
             if len(waited) > 1 and not isinstance(one, DetFuture | DetTask):
                 self.refuse(
                     f"asyncio.wait() on several with a {type(one).__name__}, whose order differs between processes",
@@ -263,6 +267,9 @@ class DetLoop(asyncio.AbstractEventLoop):
         try:
             first()
             self._drain()
+        except BaseException:  # Ctrl-C, or an entry that can't be read: what the body saw of it is not known
+            self.poison = self.poison or Evicted(self._watch.run_id)
+            raise
         finally:
             seconds = dog.leave(self._watch, outer_watch)
             self._thread = None
@@ -304,23 +311,34 @@ class DetLoop(asyncio.AbstractEventLoop):
         self.evicting = True
         self._ready.clear()
         self.run(self._close_all)
+        self._tasks.clear()
 
     def _close_all(self) -> None:
         for task in self._tasks:  # it grows while closing
-            if task.done():
-                continue
-            for _ in range(_CLOSES):
-                try:
-                    task.inner.close()
-                except RuntimeError:
-                    continue
-                except BaseException as error:  # noqa: BLE001 - the author's, in a body that is over
-                    log.debug("closing a task of %s raised %r", self._watch.run_id, error)
-                break
-            else:
+            # A task that is done may have left its coroutine waiting: for something foreign, which poisoned the loop.
+            waits = getattr(task.inner, "cr_frame", None) is not None
+            if (waits or not task.done()) and not self._unwind(task):
                 # Its next `finally` runs when it is collected, outside the window; operations stay inert there too.
                 line = suspended_line(task.inner, self.home)
-                log.warning("the body of %s swallows its end (GeneratorExit) at %s", self._watch.run_id, line)
+                log.warning("the body of %s swallows its end at %s", self._watch.run_id, line)
+
+    def _unwind(self, task: DetTask) -> bool:
+        """Leave a coroutine by `Evicted`; return whether it is left.
+
+        Not by `close()`: where an inner coroutine awaits in a `finally`, that raises RuntimeError in the outer ones, which
+        handlers of `Exception` take for a failure, and drops the inner one half-way.
+        """
+        for _ in range(_UNWINDS):
+            try:
+                asyncio._enter_task(self, task)  # noqa: SLF001 - CPython offers it to loops; timeouts ask for the task
+                task.inner.throw(Evicted(self._watch.run_id))
+            except BaseException as error:  # noqa: BLE001 - it is over, by whatever the author raises at last
+                if not isinstance(error, Evicted | StopIteration):
+                    log.debug("dropping a task of %s raised %r", self._watch.run_id, error)
+                return True
+            finally:
+                asyncio._leave_task(self, task)  # noqa: SLF001 - same
+        return False
 
 
 def _finish(future: OpFuture) -> None:

@@ -108,6 +108,7 @@ def _make_new(path: str) -> bool:
     try:
         connection = sqlite3.connect(path, timeout=30, isolation_level=None)
         try:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # takes effect only before the first table
             connection.execute("BEGIN IMMEDIATE")
             if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall():
                 return False

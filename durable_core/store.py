@@ -39,7 +39,7 @@ Outbox
   S19  One lane is sent by one sender at a time, in order; an item is `sent`, postponed or buried, never dropped.
   S20  A sent item keeps the platform's reference, so that an edit finds its post.
 Events
-  S21  Positions and visible indexes have no gaps, whoever appends; an event is never changed.
+  S21  Positions and visible indexes have no gaps, whoever appends; an event is never changed but by S29 and S31.
   S22  Reads are absolute, or negative from the tail; they see committed events only.
 Values
   S23  Bodies are sealed with a key of their run, bound to table, row and column; without the key they don't open.
@@ -52,13 +52,19 @@ Workflows
   S28  The first input of a new run with `wake_at` wakes it then and not before.
 Keeping
   S29  Content goes only when its run has ended, its retention is over, a minute has passed and nothing of it is still to be sent;
-       ids, times and outcomes stay. Reading what is gone raises `ContentGone`.
+       ids, times and outcomes stay. Reading what is gone raises `ContentGone`. Forgetting waits for none of that: what the run
+       still owed is buried.
   S30  Wrapping keys anew changes nothing else; it may be broken off at any point and begun again.
+  S31  Redacting replaces single bodies where they stand. A commit that says how many redactions it has seen is refused whole with
+       `Redacted` when there are more, so that nothing brings back what was taken out.
+Rebuilding
+  S32  Every transaction that changes what a run is appends a hidden event that says so, besides the events it was given: with the
+       key columns of what came in, status, steps, prompts, outcomes and child starts can be rebuilt from the list alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from durable_core.model import (
@@ -101,7 +107,7 @@ class Store(Protocol):
 
     # ── life ──
     async def open(self) -> None:
-        """Connect and check the schema; raises `SchemaOutdated`."""
+        """Ask for the keys, connect, check the schema. Raises `SchemaOutdated`, `KeysNotGiven`, `KeyMissing`, `KeyWrong`."""
 
     async def close(self) -> None:
         """Finish what was accepted and disconnect."""
@@ -202,7 +208,7 @@ class Store(Protocol):
         """Append events of the attempt that runs."""
 
     async def commit(self, commit: StepCommit) -> Committed:
-        """Finish a step. Raises `LeaseLost`; `PromptTaken`: a prompt was settled by another, decide anew; `AddressTaken`."""
+        """Finish a step. Raises `LeaseLost`, `AddressTaken`; `PromptTaken`, `Redacted`: load and decide anew."""
 
     async def strand(self, run_id: str, epoch: int, *, reason: str, code: str) -> None:
         """Give a run back that this code can't go on with. Raises `LeaseLost`."""
@@ -220,8 +226,17 @@ class Store(Protocol):
     async def forget(self, run_id: str) -> bool:
         """Delete the content of an ended run now; False when it is gone already or the run is open. Raises `NotFound`."""
 
+    async def redact(self, run_id: str, bodies: Mapping[str, bytes], *, events: Sequence[EventDraft] = ()) -> int:
+        """Replace bodies by name (`stores.cells.named` says which there are) and append `events`, whoever owns the run.
+
+        Names that name no row are left out; the number that changed. Raises `NotFound`, `ContentGone`.
+        """
+
     async def rewrap(self, *, after: str, limit: int) -> tuple[str | None, int]:
-        """Wrap the keys of the next `limit` runs by the current key: where to go on (None at the end), how many changed."""
+        """Wrap the keys of the next `limit` runs by the current key: where to go on (None at the end), how many changed.
+
+        Keys that the ring can't open are left as they are.
+        """
 
     # ── interactions ──
     async def take_interactions(self, owner: str, *, limit: int, lease_ms: int) -> list[Interaction]:

@@ -1,6 +1,13 @@
 """Reading a run's events: references filled in from the rows that own the content, and followers woken by changes.
 
 What lives here: reads and follows. What does not: writing events (commits do), how clients see them (NDJSON, SSE).
+
+A run has one list, and every view of it can be made again from that list and the content it refers to (S32). The layer above
+writes the visible events; the store adds a hidden one to each transaction that changes what the run is (`stores/history.py`).
+What is derived without loss from the key columns of another append-only list is not told twice: that a run was made and what
+came in, from admission rows (source, key, place, kind, `created`); that an answer waits for a worker, from interaction rows; what
+an unfinished step has, from records. Owners, leases, epochs, attempts, wake-up times and addresses say who may go on with a run,
+not what it is, and are in no list. Of a run whose content is gone (`Run.purged_at`) no list is left to be read.
 """
 
 from __future__ import annotations
@@ -13,7 +20,8 @@ from itertools import pairwise
 from typing import Any
 
 from durable_core import codec
-from durable_core.ids import event_id
+from durable_core.errors import Broken, ContentGone, EventMissing, ForeignEvent
+from durable_core.ids import event_id, parse_event_id
 from durable_core.model import Event, RunStatus
 from durable_core.store import Store
 
@@ -57,12 +65,44 @@ class Streams:
         """How many follow right now."""
         return sum(len(flags) for flags in self._followers.values())
 
-    async def read(self, run_id: str, *, start: int = 0, limit: int = PAGE, hidden: bool = False) -> list[EventView]:
-        """A page of events from `start` on, whole. Negative counts from the tail."""
+    async def read(
+        self, run_id: str, *, start: int = 0, after: str | None = None, limit: int = PAGE, hidden: bool = False
+    ) -> list[EventView]:
+        """A page of events from `start` on, whole. Negative counts from the tail; `after` an event's id goes before it.
+
+        Raises:
+            BadEventId, ForeignEvent, EventMissing: `after` is no event that this reader can have seen.
+            ContentGone: there are none any more.
+        """
+        if after is not None:
+            start = await self.position_after(run_id, after, hidden=hidden)
         return await self._whole(run_id, await self._store.events(run_id, start=start, limit=limit, hidden=hidden))
 
-    async def follow(self, run_id: str, *, start: int = 0) -> AsyncIterator[EventView]:
-        """Events from `start` on as they come; ends when the run has ended and all was read."""
+    async def position_after(self, run_id: str, after: str, *, hidden: bool = False) -> int:
+        """Where to read on after an event's id: the index of the next visible event, with `hidden` its position.
+
+        Raises:
+            BadEventId: not an event's id.
+            ForeignEvent: the id of another run's event.
+            EventMissing: there is no such event yet, or it is hidden from this reader.
+        """
+        run, seq = parse_event_id(after)
+        if run != run_id.rpartition("_")[2]:
+            raise ForeignEvent(after, run_id)
+        found = await self._store.events(run_id, start=seq, limit=1, hidden=True)
+        if not found or found[0].seq != seq or (found[0].index is None and not hidden):
+            raise EventMissing(after, run_id)
+        return seq + 1 if hidden else (found[0].index or 0) + 1
+
+    async def follow(self, run_id: str, *, start: int = 0, after: str | None = None) -> AsyncIterator[EventView]:
+        """Events from `start` on as they come, or `after` an event's id, until the run has ended or its content is deleted.
+
+        Raises:
+            BadEventId, ForeignEvent, EventMissing: `after` is no event that this reader can have seen.
+            Broken: an event is missing between two others (S21); what comes behind it would be taken for the whole.
+        """
+        if after is not None:
+            start = await self.position_after(run_id, after)
         flag = asyncio.Event()
         self._followers[run_id].add(flag)
         try:
@@ -70,7 +110,11 @@ class Streams:
             while True:
                 flag.clear()
                 ended = (await self._store.run(run_id)).status is RunStatus.ENDED
-                page = await self.read(run_id, start=position)
+                try:
+                    page = await self.read(run_id, start=position)
+                except ContentGone:
+                    return
+                _check_gaps(run_id, page, position)
                 for event in page:
                     yield event
                 if page:
@@ -96,6 +140,13 @@ class Streams:
         rows = sorted({ref.partition("#")[0] for event in events for _, ref in event.refs})
         content = {row: codec.decode(body) for row, body in (await self._store.content(run_id, rows)).items()} if rows else {}
         return [_view(run_id, event, content) for event in events]
+
+
+def _check_gaps(run_id: str, page: Sequence[EventView], start: int) -> None:
+    first = start if start >= 0 or not page else page[0].index or 0
+    for place, event in enumerate(page, first):
+        if event.index != place:
+            raise Broken(f"{run_id} has lost its event {place}")
 
 
 def _view(run_id: str, event: Event, content: dict[str, Any]) -> EventView:

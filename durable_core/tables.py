@@ -99,6 +99,8 @@ class RunRow(SQLModel, table=True):
     keep_ms: int | None = Field(sa_column=_int(nullable=True))
     purge_at: int | None = Field(sa_column=_int(nullable=True))
     purged_at: int | None = Field(sa_column=_int(nullable=True))
+    # how often content of it was redacted: whoever folded it before has to fold it again
+    redactions: int = Field(sa_column=_int(default="0"))
     # which code could not go on with it, and why
     stranded: str | None = Field(sa_column=_text(nullable=True))
     stranded_code: str | None = Field(sa_column=_text(nullable=True))

@@ -1,6 +1,7 @@
 """A worker: claims due work with bounded concurrency, keeps its leases alive, takes back what the dead held, drains.
 
-What lives here: when to claim and how to let go. What does not: what a run, a lane or an interaction does next (the layer above).
+What lives here: when to claim and how to let go; purging goes on beside it. What does not: what a run, a lane or an interaction
+does next (the layer above).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from durable_core import internal
 from durable_core.errors import LeaseLost, Unavailable
 from durable_core.failpoints import hit
 from durable_core.model import INTERNAL, Abilities, Claim, ClaimRequest, Incarnation, Interaction, Lane
+from durable_core.retention import PurgeOptions, Purger
 from durable_core.store import Store
 
 log = logging.getLogger("moorings.worker")
@@ -56,6 +58,7 @@ class WorkerOptions:
     lane_lease: float = 45.0
     poll: float = 1.0
     """Safety net under the wake-up; also how soon a dead neighbour's work is noticed."""
+    purge: PurgeOptions = field(default_factory=PurgeOptions)
     settle: float = 0.02
     """How long changes of runs at work here gather before they are looked at: most of them are this worker's own commits."""
 
@@ -80,6 +83,7 @@ class Worker:
         self.incarnation = Incarnation(
             owner=owner, deployment=deployment, abilities=self._abilities, host=socket.gethostname(), pid=os.getpid()
         )
+        self._purger = Purger(store, self._options.purge)
         self._wake = asyncio.Event()
         self._held: dict[str, tuple[Held, asyncio.Task[None]]] = {}
         self._lanes: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -103,6 +107,7 @@ class Worker:
         self._loops = [
             asyncio.create_task(self._forever(self._claim_due, "claim"), name="moorings-claim"),
             asyncio.create_task(self._renew_forever(), name="moorings-renew"),
+            asyncio.create_task(self._purger.forever(), name="moorings-purge"),
         ]
 
     async def until_idle(self, limit: int | None = None, *, once: bool = False) -> int:
@@ -135,7 +140,7 @@ class Worker:
     async def drain(self, seconds: float = 30.0) -> None:
         """Stop claiming, let work finish for `seconds`, release the rest uncharged."""
         self._stopping = True
-        for loop in self._loops[:1]:
+        for loop in (*self._loops[:1], *self._loops[2:]):  # leases are renewed to the end
             loop.cancel()
         work = self._work()
         if work and seconds > 0:
@@ -160,6 +165,11 @@ class Worker:
     def kick(self) -> None:
         """Look for due work now."""
         self._wake.set()
+
+    @property
+    def purged(self) -> int:
+        """How many runs' content this worker has deleted since its start, their retention being over."""
+        return self._purger.purged
 
     @property
     def busy(self) -> int:

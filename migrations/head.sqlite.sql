@@ -168,7 +168,7 @@ CREATE TABLE moor_run (
 	last_at BIGINT NOT NULL, 
 	deadline_at BIGINT, 
 	ended_at BIGINT, 
-	end_reason TEXT, kind TEXT DEFAULT 'session' NOT NULL, keep_ms BIGINT, purge_at BIGINT, purged_at BIGINT, stranded TEXT, stranded_code TEXT, 
+	end_reason TEXT, kind TEXT DEFAULT 'session' NOT NULL, keep_ms BIGINT, purge_at BIGINT, purged_at BIGINT, redactions BIGINT DEFAULT 0 NOT NULL, stranded TEXT, stranded_code TEXT, 
 	PRIMARY KEY (run_id)
 );
 CREATE TABLE moor_step (

@@ -9,7 +9,7 @@ import pytest
 
 from tests import parts
 
-pytest_plugins = ["tests.postgres"]
+pytest_plugins = ["tests.postgres", "tests.pgbouncer"]
 
 FIXTURE_MARKS = {"postgres": "postgres", "postgres_url": "postgres", "migrated_url": "postgres"}
 

@@ -1,6 +1,6 @@
 """Parts of the machine that some tests need, and what happens without them.
 
-What lives here: the one place that may skip a test. What does not: the parts (postgres.py, local_slack.py, the browser tests).
+What lives here: the one place that may skip a test. What does not: the parts (postgres.py, pgbouncer.py, local_slack.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import pytest
 
-PARTS = frozenset({"postgres", "browser", "local-slack"})
+PARTS = frozenset({"postgres", "pgbouncer", "browser", "local-slack"})
 SWITCH = "MOORINGS_TEST_REQUIRE"
 
 

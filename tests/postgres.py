@@ -15,9 +15,10 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 import psycopg
 import pytest
@@ -35,10 +36,12 @@ class NotStarted(Exception):
 
 
 class PrivatePostgres:
-    """One server in a folder of its own, reached by a socket in that folder only."""
+    """One server in a folder of its own, reached by a socket in that folder only; `durable`: it syncs, as a real one does."""
 
-    def __init__(self, binaries: Path) -> None:
-        self._owner = _unprivileged() if os.geteuid() == 0 else None
+    def __init__(self, binaries: Path, *, durable: bool = False, settings: Mapping[str, str] = MappingProxyType({})) -> None:
+        # -F: no fsync; the data is thrown away
+        self._flags = " ".join([*([] if durable else ["-F"]), *(f"-c {name}={value}" for name, value in settings.items())])
+        self._owner = unprivileged() if os.geteuid() == 0 else None
         base = tempfile.gettempdir()
         self.folder = Path(tempfile.mkdtemp(prefix="moor-pg-", dir=base if len(base) < SOCKET_PATH_LIMIT else "/tmp"))
         self._numbers = itertools.count(1)
@@ -55,10 +58,7 @@ class PrivatePostgres:
                 "--no-sync",
                 *self._data,
             )
-            options = f"-F -h '' -k {self.folder}"  # -F: no fsync; the data is thrown away
-            self._run(
-                self._binaries / "pg_ctl", "start", "--wait", *self._data, f"--log={self.folder / 'log'}", f"--options={options}"
-            )
+            self._start()
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
@@ -81,11 +81,21 @@ class PrivatePostgres:
     def drop(self, name: str) -> None:
         self._execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
+    def restart(self) -> None:
+        """Stop the server as a crash would, and start it again."""
+        self._run(self._binaries / "pg_ctl", "stop", "--wait", "--mode=immediate", *self._data)
+        self._start()
+
     def stop(self) -> None:
         try:
             self._run(self._binaries / "pg_ctl", "stop", "--wait", "--mode=immediate", *self._data)
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start(self) -> None:
+        options = f"-h '' -k {self.folder} {self._flags}"
+        log = f"--log={self.folder / 'log'}"
+        self._run(self._binaries / "pg_ctl", "start", "--wait", *self._data, log, f"--options={options}")
 
     def _execute(self, statement: str) -> None:
         with psycopg.connect(host=str(self.folder), user="postgres", dbname="postgres", autocommit=True) as connection:
@@ -120,7 +130,7 @@ class PrivatePostgres:
                 raise NotStarted(f"{program.name}: {output.read()}{log.read_text() if log.exists() else ''}")
 
 
-def _unprivileged() -> pwd.struct_passwd:
+def unprivileged() -> pwd.struct_passwd:
     """Choose whom to run as: PostgreSQL refuses root."""
     for name in UNPRIVILEGED:
         with suppress(KeyError):

@@ -137,10 +137,10 @@ class SessionRoutes:
         """GET /v1/sessions/{id}/events."""
         session_id = _path_id(request, "session")
         query = _query(request, {"start", "follow"})
-        start = _start(request, query.get("start", "0"))
+        start, after = _start(request, query.get("start", "0"))
         follow = _follow(query.get("follow", "true"))
         with self._followers.place():
-            events = await self._sessions.events(caller, session_id, start=start, follow=follow)
+            events = await self._sessions.events(caller, session_id, start=start, follow=follow, after=after)
             return await write_stream(request, events, follow=follow, followers=self._followers, limits=self._limits)
 
     async def submission(self, request: web.Request, caller: Principal) -> web.Response:
@@ -185,16 +185,21 @@ def _query(request: web.Request, known: AbstractSet[str]) -> dict[str, str]:
     return found
 
 
-def _start(request: web.Request, text: str) -> int:
-    """Return where to read from. A browser that connects again says in Last-Event-ID what it has seen."""
+def _start(request: web.Request, text: str) -> tuple[int, str | None]:
+    """Return where to read from: an index, or after which event.
+
+    A browser that connects again says in Last-Event-ID what it has seen: the index that an SSE frame is named by, or `meta.id`.
+    """
     seen = request.headers.get("Last-Event-ID")
     if seen is not None and accepts_sse(request):
+        if seen.startswith("evt_"):
+            return 0, seen
         if not seen.isascii() or not seen.isdigit() or not _START.fullmatch(seen):
             raise Problem(400, "bad_request", "Last-Event-ID has to be the id of an event of this stream.")
-        return int(seen) + 1
+        return int(seen) + 1, None
     if not _START.fullmatch(text):
         raise _bad_query("start has to be an integer: an index from 0, or negative to count from the tail.")
-    return int(text)
+    return int(text), None
 
 
 def _follow(text: str) -> bool:

@@ -12,7 +12,17 @@ from aiohttp import web
 
 from bot.errors import Problem
 from channels.errors import ChannelError
-from durable_core.errors import Conflict, DurableError, NotFound, SessionEnded, Stranded, TooLarge, Unavailable
+from durable_core.errors import (
+    BadEventId,
+    Conflict,
+    ContentGone,
+    DurableError,
+    NotFound,
+    SessionEnded,
+    Stranded,
+    TooLarge,
+    Unavailable,
+)
 
 _MISSING = {
     "session": "There is no such session, or it isn't yours. Use a session_id that POST /v1/sessions gave.",
@@ -85,12 +95,16 @@ def _durable(error: DurableError) -> Problem | None:
             return not_found(error.what)
         case SessionEnded():
             return Problem(409, "session_ended", "This session has ended and takes no more. Start another: POST /v1/sessions.")
+        case ContentGone():
+            return Problem(410, "session_expired", "What this session held has been deleted. Start another: POST /v1/sessions.")
         case Stranded():
             return Problem(409, "session_stranded", "This version can't read this session. Ask whoever runs the bot.")
         case Conflict():
             return Problem(409, "idempotency_conflict", "This Idempotency-Key came before with another payload. Use a new one.")
         case TooLarge():
             return Problem(413, "too_large", f"This is larger than can be kept ({error.limit} bytes). Send less.")
+        case BadEventId():
+            return Problem(400, "bad_request", "Last-Event-ID has to be the id of an event of this stream.")
         case Unavailable():
             return Problem(503, "unavailable", "The database doesn't answer right now. Send the same again.", retryable=True)
         case _:

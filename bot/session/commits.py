@@ -5,17 +5,20 @@ What lives here: encoding and minting. What does not: building changes (bot/turn
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
 from bot.history import to_json
 from bot.participants import join_session
+from bot.session.fitting import without_largest
 from bot.session.live import Judge, LiveSession
 from bot.turn.change import Change, Draft, Post
 from bot.turn.decide import Rest, decide
 from bot.turn.state import Limits, Turn, state_to_json
 from durable_core import codec
+from durable_core.errors import TooLarge
 from durable_core.failpoints import hit
 from durable_core.ids import new_id
 from durable_core.model import (
@@ -33,20 +36,23 @@ from durable_core.model import (
 if TYPE_CHECKING:
     from durable_core.store import Store
 
+log = logging.getLogger("moorings.session")
+
 
 def event_draft(draft: Draft) -> EventDraft:
     """Encode an event."""
-    return EventDraft(type=draft.type, body=codec.encode(draft.data), refs=draft.refs, visible=draft.visible)
+    return EventDraft(type=draft.type, body=codec.encode(draft.data, limit=codec.MOST), refs=draft.refs, visible=draft.visible)
 
 
 async def commit(store: Store, session: LiveSession, change: Change, *, limits: Limits, judge: Judge) -> bool:
     """Make a change durable and take it over; True when the session was given back since nothing is left to do.
 
-    Raises: LeaseLost, PromptTaken (nothing was written: refresh and decide anew), Unavailable.
+    Raises: LeaseLost, PromptTaken or Redacted (nothing was written: refresh and decide anew), Unavailable.
     """
     before = session.state.turn
     rest = _after(session, change, limits)
-    committed = await store.commit(_step_commit(session, change, before, rest))
+    change, made = _fitting(session, change, before, rest)
+    committed = await store.commit(made)
     _take_over(session, change, committed)
     if change.kind == "open":
         hit("open_turn.after_commit")
@@ -60,6 +66,19 @@ async def commit(store: Store, session: LiveSession, change: Change, *, limits: 
             await session.take_commands(committed.commands, {}, judge, turn=before or change.state.turn)
             session.seen = max(session.seen, committed.signals.inbox_seq)
     return rest is not None or change.end is not None
+
+
+def _fitting(session: LiveSession, change: Change, before: Turn | None, rest: Rest | None) -> tuple[Change, StepCommit]:
+    """Encode a change; results that are too large together give way, the largest first. Raises: TooLarge."""
+    while True:
+        try:
+            return change, _step_commit(session, change, before, rest)
+        except TooLarge:
+            smaller = without_largest(change)
+            if smaller is None:
+                raise
+            log.warning("%s: a step's results are too large together; the largest gives way", session.run_id)
+            change = smaller
 
 
 def _after(session: LiveSession, change: Change, limits: Limits) -> Rest | None:
@@ -92,7 +111,12 @@ def _step_commit(session: LiveSession, change: Change, before: Turn | None, rest
         run_id=session.run_id,
         epoch=session.epoch,
         step_n=session.step_no,
-        step=StepDraft(kind=change.kind, name=session.held.claim.name, input=codec.encode(given), output=codec.encode(output)),
+        step=StepDraft(
+            kind=change.kind,
+            name=session.held.claim.name,
+            input=codec.encode(given),
+            output=codec.encode(output, limit=codec.MOST),
+        ),
         seen=session.seen,
         consumed=change.consumed,
         turn_id=after.turn_id if after is not None else None,
@@ -113,7 +137,7 @@ def _step_commit(session: LiveSession, change: Change, before: Turn | None, rest
                 prompt_id=prompt.prompt_id,
                 kind=prompt.purpose.value,
                 call_id=prompt.call.call_id,
-                body=codec.encode(prompt.body),
+                body=codec.encode(prompt.body, limit=codec.MOST),
                 requester=turn.requester.id if turn is not None else "",
                 policy=prompt.policy,
                 expires_at=prompt.expires_at,
@@ -124,6 +148,7 @@ def _step_commit(session: LiveSession, change: Change, before: Turn | None, rest
         phase=change.phase,
         timer_at=rest.timer_at if rest is not None else None,
         release=rest is not None,
+        redactions=session.redactions,
         end=change.end,
         extra=tuple(join_session(session.run_id, principal, session.now) for principal in change.participants),
     )

@@ -21,6 +21,8 @@ from bot.history import Call, Item, ResultItem, ResultStatus, Trust, UserItem
 from bot.tools import Tool
 from bot.turn.change import NewPrompt
 from bot.turn.state import Purpose, Turn
+from durable_core import codec
+from durable_core.errors import TooLarge
 from durable_core.ids import new_id, request_id
 from durable_core.model import AnswerPolicy
 
@@ -103,6 +105,10 @@ class Gates:
             expires_at=now + _ms(approval.expires),
             inherits=tool.approval is not None,
         )
+        if not _storable(prompt):  # whoever approves sees all that will run, or is not asked
+            return _refused(
+                call, "The arguments are too large to be shown to whoever would have to approve. The call did not run."
+            )
         return Ask(prompt)
 
     async def rerun(
@@ -110,7 +116,8 @@ class Gates:
     ) -> NewPrompt | None:
         """Ask whether a call that was cut off while it ran may run again: those who may answer are those who let it run.
 
-        ``approved`` says that somebody did. None if the call no longer fits its tool, so that nobody can be asked.
+        ``approved`` says that somebody did. None if the call no longer fits its tool, or is too large to be shown, so that nobody
+        can be asked.
         """
         try:
             tool_call = tool.call(call.raw if call.raw is not None else call.arguments, call.call_id, requester=turn.requester)
@@ -134,7 +141,7 @@ class Gates:
             expires_at=now + _ms(approval.expires),
             inherits=inherits,
         )
-        return replace(prompt, begun=begun)
+        return replace(prompt, begun=begun) if _storable(prompt) else None
 
     async def _words(self, tool: Tool, call: ToolCall, *, always: bool) -> _Words:
         """Ask the author's functions, in a thread; if they give no answer in time, the call asks."""
@@ -212,6 +219,14 @@ def _prompt(
         policy=policy,
         expires_at=expires_at,
     )
+
+
+def _storable(prompt: NewPrompt) -> bool:
+    try:
+        codec.encode(prompt.body)
+    except TooLarge:
+        return False
+    return True
 
 
 def _fields(arguments: Mapping[str, object]) -> tuple[tuple[str, str], ...]:

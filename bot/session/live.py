@@ -81,6 +81,8 @@ class LiveSession:
     """When to ask again who wrote, after the platform did not say: a wait, no charged attempt."""
     announced: bool = False
     """`step.started` of this attempt was written."""
+    redactions: int = 0
+    """How many redactions the history and the inbox have seen; a commit is refused when there are more."""
     worked: bool = False
     """Something was written under this claim."""
 
@@ -220,26 +222,23 @@ def _input(command: Command, prompts: dict[str, Prompt]) -> Input:
 class WarmHistories:
     """Folded histories of sessions this process advanced lately, so that a turn doesn't read them again.
 
-    An entry is only as good as its position: steps are never changed, so an equal `step_no` means an equal history.
+    An entry is only as good as its position: steps change only by redactions, so an equal `step_no` and an equal number of
+    those mean an equal history.
     """
 
     def __init__(self, store: Store, *, limit: int = 256) -> None:
         self._store = store
         self._limit = limit
-        self._entries: OrderedDict[str, tuple[int, list[Item], State]] = OrderedDict()
+        self._entries: OrderedDict[str, tuple[int, int, list[Item], State]] = OrderedDict()
 
     async def load(self, held: Held) -> LiveSession:
         """Fold a claimed session's history, from where it is warm."""
         claim = held.claim
-        position, history, state = self._entries.pop(claim.run_id, (0, [], State()))
-        if position > claim.step_no:
+        position, redactions, history, state = self._entries.pop(claim.run_id, (0, 0, [], State()))
+        if position > claim.step_no or redactions != claim.redactions:
             position, history, state = 0, [], State()
         if position < claim.step_no:
-            for step in await self._store.steps(claim.run_id, start=position):
-                output = decoded(step.output)
-                history.extend(from_json(item) for item in output["items"])
-                state = state_from_json(output["state"])
-                position = step.n + 1
+            state = await self._fold(claim.run_id, position, history, state)
         return LiveSession(
             held=held,
             history=history,
@@ -249,11 +248,28 @@ class WarmHistories:
             attempt=claim.attempt,
             charged=claim.charged,
             last_error=claim.last_error,
+            redactions=claim.redactions,
         )
+
+    async def refresh(self, session: LiveSession, judge: Judge) -> None:
+        """Read a held session again; where something of it was redacted, its history and its inbox too."""
+        claim = await self._store.refresh(session.run_id, session.epoch)
+        if claim.redactions != session.redactions:
+            session.history, session.inbox = [], {}
+            session.state = await self._fold(claim.run_id, 0, session.history, State())
+            session.redactions = claim.redactions
+        await session.take_in(claim, judge)
+
+    async def _fold(self, run_id: str, position: int, history: list[Item], state: State) -> State:
+        for step in await self._store.steps(run_id, start=position):
+            output = decoded(step.output)
+            history.extend(from_json(item) for item in output["items"])
+            state = state_from_json(output["state"])
+        return state
 
     def keep(self, session: LiveSession) -> None:
         """Remember what a released session knows."""
-        self._entries[session.run_id] = (session.step_no, session.history, session.state)
+        self._entries[session.run_id] = (session.step_no, session.redactions, session.history, session.state)
         self._entries.move_to_end(session.run_id)
         while len(self._entries) > self._limit:
             self._entries.popitem(last=False)

@@ -18,7 +18,7 @@ from durable_core import codec
 from durable_core.errors import TooLarge, Unstorable
 
 
-def scrubbed(reply: object) -> ModelReply:
+def scrubbed(reply: object, *, most: int = codec.LIMIT) -> ModelReply:
     """Return a reply that can be recorded: halves of surrogate pairs and numbers that JSON lacks are replaced.
 
     Raises: ModelFailed (no retry mends it: not a reply, or one that can't be stored).
@@ -41,7 +41,7 @@ def scrubbed(reply: object) -> ModelReply:
             calls=tuple(_call(call) for call in reply.calls),
             model=storable(reply.model),
         )
-        codec.encode(reply_to_json(clean))
+        codec.encode(reply_to_json(clean), limit=most)
     except (TooLarge, Unstorable, ValueError, TypeError, RecursionError) as error:
         raise _bad(f"the model's reply can't be stored: {error}") from error
     return clean

@@ -34,7 +34,7 @@ from bot.turn.decide import Dismiss, End, Fail, Open, Refuse, Resolve, Rest, Sto
 from bot.turn.state import Limits, MessageBody, Turn
 from channels.events import Place
 from durable_core import codec
-from durable_core.errors import LeaseLost, PromptTaken
+from durable_core.errors import LeaseLost, PromptTaken, Redacted
 from durable_core.failpoints import hit
 from durable_core.ids import new_id
 from durable_core.model import MAX_CHARGED, Record, RecordKind
@@ -116,8 +116,8 @@ class SessionRunner:
             try:
                 if await self._once(session):
                     return
-            except (Reconsider, PromptTaken):
-                await self._refresh(session)
+            except (Reconsider, PromptTaken, Redacted):
+                await self.warm.refresh(session, self.judge)
 
     async def _once(self, session: LiveSession) -> bool:
         """Do one action; True when the session was given back."""
@@ -223,6 +223,7 @@ class SessionRunner:
             stops=lambda began: self._stops(session, steering=not began),
             patience=self.patience,
             grace=self.grace,
+            most=self.limits.value_bytes,
         )
         hit("model.after_reply")
         if reply.calls:
@@ -233,7 +234,7 @@ class SessionRunner:
         """Keep a paid reply before any tool starts; a reply without calls is kept by the step's own commit."""
         calls = _calls(turn, reply)
         actions: list[JsonValue] = [{"call_id": call.call_id, "tool": call.tool, "input": call.arguments} for call in calls]
-        body = codec.encode({"reply": reply_to_json(reply), "actions": actions})
+        body = codec.encode({"reply": reply_to_json(reply), "actions": actions}, limit=codec.MOST)
         data: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": session.state.sequence}
         event = Draft(type="actions.requested", data=data, refs=(("actions", f"record:{session.step_no}:{REPLY_KEY}#/actions"),))
         input_hash = f"{len(session.history)}"
@@ -376,11 +377,8 @@ class SessionRunner:
 
     async def _stops(self, session: LiveSession, *, steering: bool = False) -> bool:
         """Look at what came in: must the step stop what it does?"""
-        await self._refresh(session)
-        return interrupts(session.view(self.limits), steering=steering)
-
-    async def _refresh(self, session: LiveSession) -> None:
         await session.take_in(await self.store.refresh(session.run_id, session.epoch), self.judge)
+        return interrupts(session.view(self.limits), steering=steering)
 
     async def _commit(self, session: LiveSession, change: Change) -> bool:
         return await commit(self.store, session, change, limits=self.limits, judge=self.judge)

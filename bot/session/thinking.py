@@ -20,6 +20,7 @@ from bot.session.live import LiveSession
 from bot.session.replies import clean_failure, scrubbed
 from bot.turn.change import Draft
 from bot.turn.state import Turn
+from durable_core import codec
 from durable_core.store import Store
 
 FLUSH_SECONDS = 0.15
@@ -37,7 +38,8 @@ class Patience:
 class LiveText:
     """Text on its way into the event list, joined over short times."""
 
-    def __init__(self, store: Store, session: LiveSession, turn: Turn) -> None:
+    def __init__(self, store: Store, session: LiveSession, turn: Turn, *, most: int = codec.LIMIT) -> None:
+        self._left = most
         self._store = store
         self._session = session
         self._turn = turn
@@ -56,6 +58,12 @@ class LiveText:
         if not delta or self._closed:
             return
         delta = storable(delta)
+        self._left -= len(delta)
+        if self._left < 0:
+            self.error = ModelFailed("bad_reply", "the model's reply is too large to keep", retryable=False)
+            self.close()
+            self.heard.set()
+            return
         self.began = True
         self.heard.set()
         self._buffer.append(delta)
@@ -73,6 +81,7 @@ class LiveText:
                 flusher.cancel()
             await asyncio.wait({flusher})
             self._raise()
+        self._raise()
         if self.flushed:
             await self._flush()
 
@@ -123,13 +132,14 @@ async def ask_model(
     stops: Callable[[bool], Awaitable[bool]],
     patience: Patience,
     grace: Grace,
+    most: int = codec.LIMIT,
 ) -> ModelReply:
     """Make one model call.
 
     ``stops`` looks at what came in, given whether text was shown already, and says whether to give this call up.
     Raises: ModelFailed, Reconsider, LeaseLost.
     """
-    live = LiveText(store, session, turn)
+    live = LiveText(store, session, turn, most=most)
     task = asyncio.create_task(_asked(model, request, live), name=f"model-{session.run_id}")
     try:
         await _wait(task, session, live, stops, patience)
@@ -141,7 +151,7 @@ async def ask_model(
         live.close()
     if task.cancelled():
         raise ModelFailed("model_error", "CancelledError: the model's own code cancelled the call", retryable=True)
-    return scrubbed(task.result())
+    return scrubbed(task.result(), most=most)
 
 
 async def _asked(model: Model, request: ModelRequest, live: LiveText) -> object:

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ async def running(
     with tempfile.TemporaryDirectory(prefix="moorings-") as folder:
         place = data or Path(folder)
         chosen = settings or Settings(place, sqlite_url(place), encryption_keys=_keys(place), deployment="test")
-        await asyncio.to_thread(upgrade, chosen.database_url)
+        await asyncio.to_thread(partial(upgrade, chosen.database_url, namespace=chosen.namespace))
         runtime = await open_runtime(bot, chosen, role=Role.ALL, clock=clock, options=options or WorkerOptions(poll=POLL_SECONDS))
         runner = runner_of(build_app(runtime, tokens=chosen.api_tokens), drain=1.0)
         try:

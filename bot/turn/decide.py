@@ -266,7 +266,7 @@ def _answered(pending: Pending, answer: Response) -> Pending | Closed:
     if pending.purpose is Purpose.RERUN:
         reason = f"It was cut off while it ran, and {who} chose not to run it again. Whether it took effect is not known."
         return Closed(pending=pending, status=ResultStatus.UNKNOWN, reason=reason)
-    reason = f"{who} did not approve this call. It did not run." + (f' Their note: "{note}"' if note else "")
+    reason = f"{who} did not approve this call. It did not run." + (f" {quoted_note(note)}" if note else "")
     return Closed(pending=pending, status=ResultStatus.REJECTED, reason=reason)
 
 
@@ -288,3 +288,8 @@ def _ignored(pending: Pending) -> Closed:
         status=ResultStatus.REJECTED,
         reason="The person wrote a new message instead of answering. The call did not run.",
     )
+
+
+def quoted_note(note: str) -> str:
+    """Quote the words that came with an answer; forgetting somebody finds them by this form."""
+    return f'Their note: "{note}"'

@@ -15,7 +15,10 @@ from pydantic import JsonValue, TypeAdapter
 from bot.history import Call
 from bot.principal import Principal
 from channels.events import Place
+from durable_core import codec
 from durable_core.model import PromptOutcome
+
+SMALLEST_VALUE: Final = 64 * 1024
 
 
 class Stage(StrEnum):
@@ -188,6 +191,19 @@ class Limits:
     model_calls: int = 50
     input_tokens: int = 2_000_000
     folded_messages: int = 50
+    value_bytes: int = codec.LIMIT
+    """Largest model reply; a message may be a sixteenth of it. What is larger is refused, and nothing waits for it."""
+
+    @property
+    def message_bytes(self) -> int:
+        """Largest message: as many as are folded into one turn fit into one stored step."""
+        return self.value_bytes // 16
+
+    def problems(self) -> list[str]:
+        """Say what can't be meant."""
+        low, high = SMALLEST_VALUE, codec.LIMIT
+        fits = low <= self.value_bytes <= high
+        return [] if fits else [f"Limits(value_bytes=…) must be from {low} to {high}, not {self.value_bytes}"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

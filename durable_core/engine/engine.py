@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 
 from durable_core import codec
 from durable_core.clock import Clock, DatabaseClock, milliseconds
-from durable_core.crypto import KeyRing, payload_digest
+from durable_core.crypto import payload_digest
 from durable_core.engine.commits import ANYONE
 from durable_core.engine.handles import PromptView, RunHandle, RunView, Waiters, status_of
 from durable_core.engine.opening import opened
@@ -25,6 +25,7 @@ from durable_core.engine.signals import by_hook, cancel_admission, signal_admiss
 from durable_core.engine.starts import start_admission
 from durable_core.errors import NotFound, SessionEnded
 from durable_core.ids import new_id
+from durable_core.keys import Keys
 from durable_core.model import AnswerReceipt, Interaction, Lane, PromptAnswer, PromptOutcome, ToRun
 from durable_core.registry import Registry, Workflow
 from durable_core.store import Store
@@ -46,7 +47,7 @@ class Engine:
     Args:
         database: `sqlite:///file.db`, `sqlite:///:memory:`, `postgresql://…`, or a store that is open already (it stays so).
         workflows: what it can run; runs of others are left alone.
-        keys: what content is encrypted with; else MOORINGS_ENCRYPTION_KEYS, else a key file beside the SQLite file.
+        keys: what content is encrypted with, or who gives it; else MOORINGS_ENCRYPTION_KEYS, else a file beside the SQLite file.
         clock: the database's unless a test sets it by hand.
         deployment: the name of this version of the app; the fingerprint of its code unless given.
         options: bounds of its worker.
@@ -62,7 +63,7 @@ class Engine:
         database: str | Store,
         *,
         workflows: Iterable[Workflow],
-        keys: KeyRing | None = None,
+        keys: Keys | None = None,
         clock: Clock | None = None,
         deployment: str | None = None,
         options: WorkerOptions | None = None,

@@ -87,6 +87,8 @@ class StepCommit:
     timer_at: int | None = None
     """When a released run wants to be looked at again, besides its deadline."""
     release: bool = False
+    redactions: int | None = None
+    """How many redactions the step has seen; when there are more, it is refused. None for steps that copy no content."""
     end: str | None = None
     """A reason ends the run: addresses are freed, unconsumed input is aborted, open prompts are cancelled."""
     extra: tuple[Extra, ...] = ()

@@ -37,6 +37,8 @@ class Run:
     """Why the code that had it last can't go on with it; None for a run that goes on."""
     purged_at: int | None
     """When its content was deleted."""
+    redactions: int = 0
+    """How often bodies of it were replaced; one who knows a fold of another number has to fold it anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,3 +124,5 @@ class Claim:
     prompts: tuple[Prompt, ...]
     """Open ones, and settled ones whose response is among `commands`."""
     records: tuple[Record, ...]
+    redactions: int = 0
+    """As `Run.redactions`."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from durable_core.clock import Clock
-from durable_core.crypto import KeyRing
 from durable_core.errors import Broken
+from durable_core.keys import Keys
 from durable_core.store import Store
 
 _SQLITE: Final = "sqlite:///"
@@ -34,8 +34,10 @@ class StoreOptions:
 PLAIN: Final = StoreOptions()
 
 
-def open_store(url: str, *, keys: KeyRing, clock: Clock, options: StoreOptions = PLAIN) -> Store:
+def open_store(url: str, *, keys: Keys, clock: Clock, options: StoreOptions = PLAIN) -> Store:
     """Return the store of a database URL, not yet connected: `sqlite:///path`, `sqlite:///:memory:` or `postgresql://…`.
+
+    `keys` may be a provider; it is asked when the store opens.
 
     Raises:
         Broken: no store serves this URL.
@@ -50,14 +52,14 @@ def open_store(url: str, *, keys: KeyRing, clock: Clock, options: StoreOptions =
     raise Broken(f"no store serves {scheme!r} URLs; use sqlite:///path/to/moorings.db or postgresql://host/database")
 
 
-def _postgres(url: str, *, keys: KeyRing, clock: Clock, options: StoreOptions) -> Store:
+def _postgres(url: str, *, keys: Keys, clock: Clock, options: StoreOptions) -> Store:
     try:
         from durable_core.stores.postgres.connect import Settings  # noqa: PLC0415 - only the store in use is loaded
         from durable_core.stores.postgres.store import PostgresStore  # noqa: PLC0415 - same
     except ModuleNotFoundError as error:
         if error.name != "asyncpg":
             raise
-        raise Broken("PostgreSQL needs the extra moorings[postgres]") from error
+        raise Broken("the package asyncpg is not installed; install it with: pip install 'moorings[postgres]'") from error
     settings = Settings(
         url=url,
         namespace=options.namespace,

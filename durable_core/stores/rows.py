@@ -39,11 +39,12 @@ Columns = Sequence[Any]
 
 RUN: Final = (
     "run_id, name, status, phase, creator, header, turn_id, step_no, attempt, event_index, spec_version, deployment,"
-    " created_at, deadline_at, ended_at, end_reason, kind, stranded, purged_at"
+    " created_at, deadline_at, ended_at, end_reason, kind, stranded, purged_at, redactions"
 )
 CLAIM: Final = (
     "run_id, epoch, owner, name, creator, header, spec_version, deployment, step_no, attempt, charged, crashes, last_error,"
-    " retry_at, step_started_at, created_at, deadline_at, phase, turn_id, inbox_seq, cancel_seq, interrupted, kind"
+    " retry_at, step_started_at, created_at, deadline_at, phase, turn_id, inbox_seq, cancel_seq, interrupted, kind,"
+    " redactions"
 )
 COMMAND: Final = "run_id, seq, kind, body, submission_id, principal, at"
 RECORD: Final = "run_id, step_n, key, kind, input_hash, body, attempt, at"
@@ -90,6 +91,7 @@ def run(opener: Opener, row: Columns) -> Run:
         end_reason=row[15],
         stranded=row[17],
         purged_at=row[18],
+        redactions=row[19],
     )
 
 
@@ -130,6 +132,7 @@ def claim(
         commands=commands,
         prompts=prompts,
         records=records,
+        redactions=row[23],
     )
 
 

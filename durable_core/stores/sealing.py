@@ -10,6 +10,8 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from durable_core.crypto import KeyRing, SessionKey, new_session_key
+from durable_core.errors import KeysNotGiven
+from durable_core.keys import Keys, resolve
 
 CACHED_KEYS: Final = 1_000
 
@@ -30,11 +32,23 @@ class Place(NamedTuple):
 class Sealing:
     """Session keys by run; safe to use from several threads."""
 
-    def __init__(self, keys: KeyRing, *, size: int = CACHED_KEYS) -> None:
-        self._ring = keys
+    def __init__(self, keys: Keys, *, size: int = CACHED_KEYS) -> None:
+        self._keys = keys
+        self._known = keys if isinstance(keys, KeyRing) else None
         self._size = size
         self._lock = threading.Lock()
         self._cache: OrderedDict[str, SessionKey] = OrderedDict()
+
+    async def load(self) -> None:
+        """Ask a provider for its keys; to be awaited before the store opens. Raises `KeysNotGiven`."""
+        if self._known is None:
+            self._known = await resolve(self._keys)
+
+    @property
+    def _ring(self) -> KeyRing:
+        if self._known is None:
+            raise KeysNotGiven("they were not asked for yet")
+        return self._known
 
     def new_key(self, run_id: str) -> tuple[SessionKey, bytes]:
         """Make a key and its wrapped form; it isn't cached, since its run may yet be rolled back."""

@@ -117,7 +117,7 @@ class Claims(StoreBench):
         calls = [store.append(stale.run_id, stale.epoch, (event("zombie"),)) for _ in range(10)]
         results = await asyncio.gather(*calls[:5], store.commit(step_commit(fresh)), *calls[5:], return_exceptions=True)
         assert sum(isinstance(r, LeaseLost) for r in results) == 10
-        assert await store.events(stale.run_id, hidden=True) == []
+        assert await store.events(stale.run_id) == []
 
     async def test_s7_a_claim_of_the_same_owner_is_fenced_from_its_earlier_one(self, store: Store) -> None:
         stale = await start(store)
@@ -206,6 +206,16 @@ class Claims(StoreBench):
         assert await store.reap("nobody") == 1
         again = await claim_one(store, "w2")
         assert (again.interrupted, again.charged) == (True, 1)
+
+    async def test_s9_a_lease_that_is_over_is_due(self, store: Store, clock: WindableClock) -> None:
+        await start(store)
+        clock.advance(ms(LEASE - 1))
+        assert (await store.due("w2")).run_at is None
+        clock.advance(ms(2))
+        due = await store.due("w2")
+        assert due.run_at is not None
+        assert due.run_at <= due.now
+        assert (await claim_one(store, "w2")).interrupted
 
     async def test_s9_a_renewed_lease_is_not_over(self, store: Store, clock: WindableClock) -> None:
         claim = await start(store)

@@ -1,4 +1,4 @@
-"""S21–S22: what a run's list of events promises.
+"""S21, S22 and S32: what a run's list of events promises.
 
 What lives here: positions, indexes, reading. What does not: which events a turn writes.
 """
@@ -6,12 +6,31 @@ What lives here: positions, indexes, reading. What does not: which events a turn
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
-from durable_core.model import Event, Phase
+import pytest
+
+from durable_core.errors import LeaseLost
+from durable_core.model import AnswerPolicy, Event, Phase, PromptOutcome, PromptSettlement, ToNew, Verdict
 from durable_core.store import Store
+from durable_core.stores import history
 from durable_core.testing.acts import asked, claim_one, reply, start
 from durable_core.testing.bench import StoreBench, WindableClock
-from durable_core.testing.builders import answer, body, event, message, ms, step_commit, to_address
+from durable_core.testing.builders import (
+    BOB,
+    LEASE,
+    answer,
+    body,
+    cancel,
+    event,
+    message,
+    ms,
+    new_run,
+    prompt,
+    step_commit,
+    to_address,
+)
+from durable_core.testing.rebuilding import check_rebuilt
 
 
 def gap_free(events: list[Event]) -> None:
@@ -23,7 +42,7 @@ def gap_free(events: list[Event]) -> None:
 
 
 class Events(StoreBench):
-    """Events: S21 and S22."""
+    """Events: S21, S22 and S32."""
 
     # ── S21 ──
     async def test_s21_positions_and_indexes_have_no_gaps_whoever_appends(self, store: Store) -> None:
@@ -35,7 +54,7 @@ class Events(StoreBench):
         await store.end(claim.run_id, reason="over", events=(event("f"),))
         everything = await store.events(claim.run_id, hidden=True)
         gap_free(everything)
-        assert len(everything) == 9
+        assert len([e for e in everything if e.type == "test.event"]) == 9
         assert [e.body for e in everything if e.index is not None] == [body(t) for t in "abcdef"]
         assert (await store.run(claim.run_id)).event_count == 6
 
@@ -47,7 +66,7 @@ class Events(StoreBench):
         await asyncio.gather(*calls, store.answer(answer(prompt_id, events=(event("click"),))))
         everything = await store.events(claim.run_id, hidden=True)
         gap_free(everything)
-        texts = [e.body for e in everything]
+        texts = [e.body for e in everything if e.type == "test.event"]
         assert len(texts) == 41
         for n in range(20):
             assert texts.index(body(f"{n}b")) == texts.index(body(f"{n}a")) + 1, "a batch was torn apart"
@@ -152,6 +171,48 @@ class Events(StoreBench):
         wanted = [f"prompt:{prompt_id}", "step:0"]
         assert (await store.content(claim.run_id, wanted))[wanted[0]] == body("Refund 20?")
         assert await store.content(other.run_id, wanted) == {}
+
+    # ── S32 ──
+    async def test_s32_each_change_of_what_a_run_is_is_in_its_list(self, store: Store) -> None:
+        claim, mine = await asked(store, release=False)
+        run_id = claim.run_id
+        await store.answer(answer(mine))
+        again = await store.refresh(run_id, claim.epoch)
+        questions = (prompt(), prompt(policy=AnswerPolicy.FUNCTION), prompt(policy=AnswerPolicy.FUNCTION), prompt())
+        child = message(ToNew(new=new_run()), source="child", key="c")
+        await store.commit(step_commit(again, prompts=questions, starts=(child,), phase=Phase.WAITING, turn_id="turn_1"))
+        await store.answer(answer(questions[1].prompt_id, by=BOB))
+        await store.answer(answer(questions[2].prompt_id, by=BOB))
+        for n, waiting in enumerate(await store.take_interactions("w1", limit=2, lease_ms=LEASE)):
+            await store.decide(Verdict(interaction_id=waiting.interaction_id, epoch=waiting.epoch, allowed=n == 0))
+        await check_rebuilt(store, run_id)
+        gone = PromptSettlement(prompt_id=questions[0].prompt_id, outcome=PromptOutcome.EXPIRED)
+        last = await store.refresh(run_id, claim.epoch)
+        await store.commit(step_commit(last, settle=(gone,), phase=Phase.WAITING, turn_id="turn_1"))
+        await store.strand(run_id, claim.epoch, reason="step a is gone", code="c1")
+        await check_rebuilt(store, run_id)
+        await store.unstrand(run_id)
+        await store.answer(answer(questions[3].prompt_id, by=BOB))
+        await store.admit(cancel(run_id))
+        await check_rebuilt(store, run_id)
+        await store.end(run_id, reason="reset", events=(event("over"),))
+        await check_rebuilt(store, run_id)
+        types = [e.type for e in await store.events(run_id, hidden=True) if e.index is None]
+        assert types == [
+            *(history.STEP, history.ANSWERED, history.STEP, history.ANSWERED, history.ANSWERED, history.STEP),
+            *(history.STRANDED, history.UNSTRANDED, history.ENDED),
+        ]
+
+    async def test_s32_a_refused_write_tells_nothing(self, store: Store) -> None:
+        claim = await start(store)
+        lost = replace(claim, epoch=claim.epoch + 1)
+        for call in (store.commit(step_commit(lost)), store.strand(lost.run_id, lost.epoch, reason="r", code="c")):
+            with pytest.raises(LeaseLost):
+                await call
+        assert not await store.unstrand(claim.run_id)
+        await store.end(claim.run_id, reason="over", events=())
+        assert not await store.end(claim.run_id, reason="over", events=())
+        assert [e.type for e in await store.events(claim.run_id, hidden=True)] == [history.ENDED]
 
 
 async def append_many(store: Store, run_id: str, epoch: int) -> None:

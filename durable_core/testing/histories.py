@@ -5,8 +5,9 @@ What lives here: checks that read tables and know no story. What does not: promi
 
 from __future__ import annotations
 
-from durable_core.model import RunStatus
+from durable_core.model import Run, RunStatus
 from durable_core.store import Store
+from durable_core.testing.rebuilding import check_rebuilt
 
 _COMMANDS = "SELECT seq FROM moor_command WHERE run_id = :run_id ORDER BY seq"
 _ADMISSIONS = "SELECT submission_id, outcome, done_at FROM moor_admission WHERE run_id = :run_id"
@@ -16,6 +17,23 @@ _OPEN = "SELECT prompt_id FROM moor_prompt WHERE run_id = :run_id AND outcome IS
 _RUNS = "SELECT run_id FROM moor_run"
 _LANES = "SELECT channel, address, seq, due_at, owner FROM moor_lane"
 _LANE_ITEMS = "SELECT lane_seq, state FROM moor_outbox WHERE channel = :channel AND address = :address ORDER BY lane_seq"
+
+_UNSETTLED = "SELECT count(*) FROM moor_admission WHERE run_id = :run_id AND outcome IS NULL"
+_CONTENT = (
+    ("moor_run", "header"),
+    ("moor_run", "session_key"),
+    ("moor_command", "body"),
+    ("moor_step", "input"),
+    ("moor_step", "output"),
+    ("moor_event", "body"),
+    ("moor_prompt", "body"),
+    ("moor_prompt", "note"),
+    ("moor_interaction", "body"),
+    ("moor_interaction", "note"),
+    ("moor_outbox", "body"),
+    ("moor_admission", "detail"),
+    ("moor_record", "body"),
+)
 
 
 async def check_store(store: Store) -> None:
@@ -28,6 +46,9 @@ async def check_store(store: Store) -> None:
 async def check_run(store: Store, run_id: str) -> None:
     """Check one run: numbers without gaps, time that goes forward, and nothing left open after the end."""
     run = await store.run(run_id)
+    if run.purged_at is not None:
+        await _check_gone(store, run)
+        return
     events = await store.events(run_id, limit=1_000_000, hidden=True)
     first = events[0].seq if events else 0
     assert [e.seq for e in events] == list(range(first, first + len(events))), "event positions have gaps"
@@ -38,11 +59,21 @@ async def check_run(store: Store, run_id: str) -> None:
     assert commands == list(range(1, len(commands) + 1)), "the inbox has gaps"
     settled = await store.rows(_ADMISSIONS, {"run_id": run_id})
     assert all((outcome is None) == (done_at is None) for _, outcome, done_at in settled)
+    await check_rebuilt(store, run_id)
     if run.status is RunStatus.ENDED:
         assert all(outcome is not None for _, outcome, _ in settled), "an ended run left accepted work without an outcome"
         assert await store.rows(_ADDRESSES, {"run_id": run_id}) == [], "an ended run keeps an address"
         assert await store.rows(_OPEN, {"run_id": run_id}) == [], "an ended run keeps an open prompt"
         assert await store.rows(_ASLEEP, {"run_id": run_id}) == [(None, None)], "an ended run is owned or due"
+
+
+async def _check_gone(store: Store, run: Run) -> None:
+    """Check a run whose content was deleted: it had ended, and nothing of it is left to be read."""
+    assert run.status is RunStatus.ENDED, "the content of an open run is gone"
+    for table, column in _CONTENT:
+        sql = f"SELECT count(*) FROM {table} WHERE run_id = :run_id AND length({column}) > 0"  # noqa: S608 - names from above
+        assert await store.rows(sql, {"run_id": run.run_id}) == [(0,)], f"{table} keeps content of a run that is to be forgotten"
+    assert await store.rows(_UNSETTLED, {"run_id": run.run_id}) == [(0,)], "a forgotten run left accepted work without an outcome"
 
 
 async def check_lanes(store: Store) -> None:

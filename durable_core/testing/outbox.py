@@ -182,6 +182,17 @@ class Outbox(StoreBench):
         with pytest.raises(LeaseLost):
             await store.finish(stale, "w1", Sent(delivery_id=item.delivery_id, ref="r", release=True))
 
+    async def test_s19_a_lane_whose_lease_is_over_is_due(self, store: Store, clock: WindableClock) -> None:
+        item = post()
+        await owing(store, item)
+        await lane_one(store, "w1")
+        assert (await store.due("w2")).lane_at is None
+        clock.advance(ms(LEASE + 1))
+        due = await store.due("w2")
+        assert due.lane_at is not None
+        assert due.lane_at <= due.now
+        assert ids(await lane_one(store, "w2")) == [item.delivery_id]
+
     async def test_s19_withdrawing_gives_lanes_back(self, store: Store) -> None:
         await owing(store, post())
         await lane_one(store, "w1")

@@ -21,6 +21,7 @@ def upgrade() -> None:
     op.add_column("moor_run", sa.Column("kind", sa.Text(), server_default=sa.text("'session'"), nullable=False))
     for name in ("keep_ms", "purge_at", "purged_at"):
         op.add_column("moor_run", sa.Column(name, sa.BigInteger(), nullable=True))
+    op.add_column("moor_run", sa.Column("redactions", sa.BigInteger(), server_default=sa.text("0"), nullable=False))
     for name in ("stranded", "stranded_code"):
         op.add_column("moor_run", sa.Column(name, sa.Text(), nullable=True))
     op.create_index("moor_run_purge", "moor_run", ["purge_at"], sqlite_where=sa.text(_KEPT), postgresql_where=sa.text(_KEPT))
@@ -33,5 +34,5 @@ def downgrade() -> None:
     op.drop_column("moor_worker", "workflows")
     op.drop_column("moor_worker", "code")
     op.drop_index("moor_run_purge", "moor_run")
-    for name in ("stranded_code", "stranded", "purged_at", "purge_at", "keep_ms", "kind"):
+    for name in ("stranded_code", "stranded", "redactions", "purged_at", "purge_at", "keep_ms", "kind"):
         op.drop_column("moor_run", name)

@@ -16,6 +16,7 @@ class Row:
     what: str
     value: str
     note: str = ""
+    target: str = ""
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -35,7 +36,12 @@ def spread(seconds: Sequence[float]) -> str:
 
 
 def markdown(rows: Iterable[Row]) -> str:
-    """Write a table."""
-    lines = ["| what | measured | how |", "|---|---|---|"]
-    lines += [f"| {row.what} | {row.value} | {row.note} |" for row in rows]
+    """Write a table; with a column of targets where some row has one."""
+    found = list(rows)
+    if any(row.target for row in found):
+        lines = ["| what | measured | target | how |", "|---|---|---|---|"]
+        lines += [f"| {row.what} | {row.value} | {row.target} | {row.note} |" for row in found]
+    else:
+        lines = ["| what | measured | how |", "|---|---|---|"]
+        lines += [f"| {row.what} | {row.value} | {row.note} |" for row in found]
     return "\n".join(lines)

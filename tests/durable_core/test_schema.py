@@ -124,10 +124,19 @@ async def test_an_outdated_schema_is_refused_by_name(tmp_path: Path) -> None:
     assert (caught.value.found, caught.value.wanted) == ("0000_ancient", schema.HEAD)
 
 
+def test_a_missing_driver_is_named_with_its_extra() -> None:
+    program = (
+        "import sys; sys.modules['asyncpg'] = None;"
+        "from durable_core.clock import DatabaseClock; from durable_core.crypto import KeyRing, new_key_entry;"
+        "from durable_core.stores.open import open_store;"
+        "open_store('postgresql://localhost/x', keys=KeyRing.parse(new_key_entry()), clock=DatabaseClock())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "Broken: the package asyncpg is not installed; install it with: pip install 'moorings[postgres]'" in done.stderr
+
+
 def test_other_databases_are_refused_clearly() -> None:
     keys = KeyRing.parse(new_key_entry())
-    with pytest.raises(Broken, match=r"moorings\[postgres\]"):
-        open_store("postgresql://localhost/moorings", keys=keys, clock=DatabaseClock())
     for url in ("mysql://localhost/moorings", "sqlite:///", "moorings.db"):
         with pytest.raises(Broken, match="no store serves"):
             open_store(url, keys=keys, clock=DatabaseClock())

@@ -10,9 +10,9 @@ import pytest_asyncio
 
 from durable_core.clock import ManualClock
 from durable_core.codec import encode
-from durable_core.errors import NotFound
-from durable_core.ids import parse_event_id
-from durable_core.model import EventDraft
+from durable_core.errors import BadEventId, Broken, EventMissing, ForeignEvent, NotFound
+from durable_core.ids import event_id, parse_event_id
+from durable_core.model import EventDraft, Extra
 from durable_core.store import Store
 from durable_core.streams import PAGE, EventView, Streams
 from durable_core.testing.acts import enrol, start
@@ -118,6 +118,52 @@ async def test_quiet_followers_read_nothing_while_others_move(
     async with asyncio.timeout(10):
         views = await asyncio.gather(*followers)
     assert {view.index for view in views} == {0}
+
+
+async def test_reading_goes_on_after_an_event_that_the_reader_has_seen(store: Store, streams: Streams) -> None:
+    claim = await start(store)
+    await store.append(claim.run_id, claim.epoch, (event("0"), event("x", visible=False), event("1"), event("2")))
+    shown = await streams.read(claim.run_id)
+    everything = await streams.read(claim.run_id, hidden=True)
+    assert await streams.read(claim.run_id, after=shown[0].id) == shown[1:]
+    assert await streams.read(claim.run_id, after=shown[2].id) == []
+    assert await streams.read(claim.run_id, after=everything[1].id, hidden=True) == everything[2:]
+    await store.end(claim.run_id, reason="over", events=())
+    assert [e async for e in streams.follow(claim.run_id, after=shown[1].id)] == shown[2:]
+
+
+async def test_reading_after_what_is_no_event_of_the_reader_is_refused(store: Store, streams: Streams) -> None:
+    claim, other = await start(store, address="a"), await start(store, address="b")
+    for run in (claim, other):
+        await store.append(run.run_id, run.epoch, (event("0"), event("x", visible=False), event("1")))
+    hidden = event_id(claim.run_id, 1)
+    refused: list[tuple[str, type[BadEventId]]] = [
+        ("evt_x", BadEventId),
+        ("", BadEventId),
+        (event_id(claim.run_id, 2).upper(), BadEventId),
+        (f"{event_id(claim.run_id, 0)} ", BadEventId),
+        (event_id(other.run_id, 0), ForeignEvent),
+        (event_id(claim.run_id, 3), EventMissing),
+        (event_id(claim.run_id, 16**10 - 1), EventMissing),
+        (hidden, EventMissing),
+    ]
+    for after, error in refused:
+        with pytest.raises(BadEventId) as read:
+            await streams.read(claim.run_id, after=after)
+        assert type(read.value) is error
+        assert not read.value.retryable
+        with pytest.raises(error):
+            await anext(streams.follow(claim.run_id, after=after))
+    assert len(await streams.read(claim.run_id, after=hidden, hidden=True)) == 1
+
+
+async def test_a_gap_is_not_taken_for_the_whole(store: Store, streams: Streams) -> None:
+    claim = await start(store)
+    await store.append(claim.run_id, claim.epoch, tuple(event(str(n)) for n in range(4)))
+    gap = Extra(sql="DELETE FROM moor_event WHERE run_id = :run_id AND seq = 2", parameters={"run_id": claim.run_id})
+    await store.admit(message(to_address("tamper"), extra=(gap,)))
+    with pytest.raises(Broken, match="lost its event 2"):
+        await anext(streams.follow(claim.run_id))
 
 
 async def test_an_unknown_run_can_not_be_followed(streams: Streams) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import pytest_asyncio
 
@@ -77,7 +78,7 @@ async def admit(store: Store, count: int) -> list[str]:
     return [(await store.admit(message(to_address(f"a{n}")))).run_id for n in range(count)]
 
 
-def worker(store: Store, duties: Recorded, **options: int) -> Worker:
+def worker(store: Store, duties: Recorded, **options: Any) -> Worker:
     return Worker(store, duties, owner="w1", deployment="d1", options=WorkerOptions(poll=0.05, **options))
 
 

@@ -5,7 +5,7 @@ What lives here: fixtures. What does not: the processes (demo.py), browsers (bro
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from playwright.async_api import Browser
+
+    from tests.postgres import PrivatePostgres
 
 
 @pytest.fixture(scope="package")
@@ -34,6 +36,20 @@ def own_demo(tmp_path: Path) -> Iterator[Demo]:
     running = Demo(tmp_path / "data").start()
     yield running
     running.ensure_stopped()
+
+
+@pytest.fixture
+def fresh_databases(postgres: PrivatePostgres, migrated: str) -> Iterator[Callable[[], str]]:
+    """Make one PostgreSQL database a call, with the schema in it; returns its URL. All go at the end."""
+    names: list[str] = []
+
+    def make() -> str:
+        names.append(postgres.create(migrated))
+        return postgres.url(names[-1])
+
+    yield make
+    for name in names:
+        postgres.drop(name)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

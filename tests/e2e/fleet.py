@@ -13,13 +13,14 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.settings import DATABASE_FILE
 from durable_core.schema import upgrade
+from tests.e2e.data import name_database
 
 STUCK_SECONDS = 16.0
 """A drain takes up to 10 s, and 5 more for what doesn't let go."""
@@ -175,9 +176,16 @@ def make_template(folder: Path) -> Path:
     return path
 
 
-def make_folder(parent: Path, name: str, template: Path) -> Path:
+Origin = Path | Callable[[], str]
+"""Where a folder's data comes from: a file to be copied, or what makes a PostgreSQL database and returns its URL."""
+
+
+def make_folder(parent: Path, name: str, origin: Origin) -> Path:
     """Make a process's folder; its name is short, so that sockets fit."""
     folder = parent / name
     folder.mkdir(mode=0o700)
-    shutil.copyfile(template, folder / DATABASE_FILE)
+    if isinstance(origin, Path):
+        shutil.copyfile(origin, folder / DATABASE_FILE)
+    else:
+        name_database(folder, origin())
     return folder

@@ -10,12 +10,12 @@ import os
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from durable_core.failpoints import FAILPOINTS, NAME_VARIABLE, ONCE_FILE_VARIABLE
-from tests.e2e.fleet import Fleet, Server, make_folder, make_template
+from tests.e2e.fleet import Fleet, Origin, Server, make_folder, make_template
 from tests.e2e.judge import Verdict, judge
 from tests.e2e.person import Client
 from tests.e2e.process import COUNT_VARIABLE, HITS
@@ -80,15 +80,34 @@ class _Ground:
 
     fleet: Fleet
     parent: Path
-    template: Path
+    origin: Origin
     room: asyncio.Semaphore
 
 
-async def run_matrix(folder: Path, stories: Sequence[Story] = STORIES, *, every: bool = False) -> Matrix:
-    """Run each story calmly, counting what it passes, then each cell: the first and last passing, or every one."""
-    template = await asyncio.to_thread(make_template, folder)
+Order = tuple[Story, str, int]
+"""A story, where it dies, and at which passing."""
+
+
+def _all(orders: list[Order]) -> list[Order]:
+    return orders
+
+
+async def run_matrix(
+    folder: Path,
+    stories: Sequence[Story] = STORIES,
+    *,
+    every: bool = False,
+    origin: Origin | None = None,
+    choose: Callable[[list[Order]], list[Order]] = _all,
+) -> Matrix:
+    """Run each story calmly, counting what it passes, then each cell: the first and last passing, or every one.
+
+    `origin` is where the folders' data comes from, a SQLite file by default; `choose` picks some of the cells.
+    """
+    if origin is None:
+        origin = await asyncio.to_thread(make_template, folder)
     async with Fleet.open() as fleet:
-        ground = _Ground(fleet, folder, template, asyncio.Semaphore(AT_ONCE))
+        ground = _Ground(fleet, folder, origin, asyncio.Semaphore(AT_ONCE))
         calm = await asyncio.gather(*(_calm(ground, story, place) for place, story in enumerate(stories)))
         hits = {story.name: passed for story, (_, passed) in zip(stories, calm, strict=True)}
         orders = [
@@ -97,7 +116,7 @@ async def run_matrix(folder: Path, stories: Sequence[Story] = STORIES, *, every:
             for failpoint in ORDER
             for n in _passings(hits[story.name][failpoint], every=every)
         ]
-        cells = await asyncio.gather(*(_cell(ground, order, place) for place, order in enumerate(orders)))
+        cells = await asyncio.gather(*(_cell(ground, order, place) for place, order in enumerate(choose(orders))))
     return Matrix(tuple(cells), {story.name: verdict for story, (verdict, _) in zip(stories, calm, strict=True)}, hits)
 
 
@@ -108,15 +127,15 @@ def _passings(count: int, *, every: bool) -> list[int]:
 
 async def _calm(ground: _Ground, story: Story, place: int) -> tuple[Verdict, Counter[str]]:
     async with ground.room:
-        folder = make_folder(ground.parent, f"calm{place}", ground.template)
+        folder = await asyncio.to_thread(make_folder, ground.parent, f"calm{place}", ground.origin)
         verdict, _ = await _played(ground.fleet, folder, story, {COUNT_VARIABLE: "1"})
         return verdict, Counter((folder / HITS).read_text().split())
 
 
-async def _cell(ground: _Ground, order: tuple[Story, str, int], place: int) -> Cell:
+async def _cell(ground: _Ground, order: Order, place: int) -> Cell:
     story, failpoint, n = order
     async with ground.room:
-        folder = make_folder(ground.parent, f"c{place}", ground.template)
+        folder = await asyncio.to_thread(make_folder, ground.parent, f"c{place}", ground.origin)
         once = folder / "once"
         env = {NAME_VARIABLE: f"{failpoint}:{n}", ONCE_FILE_VARIABLE: os.fspath(once)}
         try:

@@ -7,6 +7,7 @@ that a start costs no imports. What does not: the tests' side (fleet.py). Run it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import selectors
@@ -20,11 +21,12 @@ from aiohttp import web
 from bot.console.page import install_console
 from bot.runtime import open_runtime
 from bot.server.app import build_app
-from bot.settings import Settings, sqlite_url
+from bot.settings import Settings
 from durable_core import failpoints
 from durable_core.stores.sqlite import store as _store
 from durable_core.worker import WorkerOptions
 from tests.e2e.app import build
+from tests.e2e.data import database_url
 from tests.e2e.shop import build_shop, is_shop
 
 __all__ = ["CONSOLE_KEY", "HITS", "KEYS", "LEASE", "main", "settings_of"]
@@ -38,10 +40,12 @@ COUNT_VARIABLE = "E2E_COUNT"
 DRAIN_VARIABLE = "E2E_DRAIN_SECONDS"
 
 _ = _store  # imported at first use otherwise, in each fork anew
+with contextlib.suppress(ImportError):
+    import durable_core.stores.postgres.store  # noqa: F401 - same
 
 
 def settings_of(folder: Path) -> Settings:
-    return Settings(folder, sqlite_url(folder), encryption_keys=KEYS, deployment="v1")
+    return Settings(folder, database_url(folder), encryption_keys=KEYS, deployment="v1")
 
 
 async def serve(folder: Path, order: str, drain_seconds: float) -> None:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -17,11 +16,14 @@ from typing import Any
 
 from bot.settings import DATABASE_FILE
 from durable_core.lifeline import Lifeline
+from tests.e2e.data import has_file, reading
 from tests.e2e.fleet import Server
 from tests.e2e.person import ApiDoor, Client, ConsoleDoor, Door, PlainDoor
 
 LOOK_SECONDS = 0.25
 """How long a lost ring may go unnoticed."""
+DEAF_SECONDS = 0.05
+"""How often is looked where nothing rings."""
 
 
 class Through(StrEnum):
@@ -77,45 +79,45 @@ _OPEN = """
     SELECT (SELECT count(*) FROM moor_admission WHERE outcome IS NULL)
          + (SELECT count(*) FROM moor_interaction WHERE status IS NULL)
          + (SELECT count(*) FROM moor_command WHERE taken_step IS NULL)
-         + (SELECT count(*) FROM moor_run WHERE owner IS NOT NULL)
+         + (SELECT count(*) FROM moor_run WHERE owner IS NOT NULL) AS open,
+           (SELECT count(*) FROM moor_lane WHERE done_seq < seq OR owner IS NOT NULL) AS owed,
+           (SELECT count(*) FROM moor_admission WHERE kind = 'message') AS said
 """
-_OWED = "SELECT count(*) FROM moor_lane WHERE done_seq < seq OR owner IS NOT NULL"
+_PROMPTS = "SELECT prompt_id, kind FROM moor_prompt WHERE outcome IS NULL ORDER BY created_at"
 
 
 def look(folder: Path) -> Look:
-    with closing(sqlite3.connect(folder / DATABASE_FILE, timeout=10)) as db:
-        db.execute("BEGIN")
-        prompts = tuple(
-            db.execute("SELECT prompt_id, kind FROM moor_prompt WHERE outcome IS NULL ORDER BY created_at").fetchall()
-        )
-        (open_,) = db.execute(_OPEN).fetchone()
-        (owed,) = db.execute(_OWED).fetchone()
-        (said,) = db.execute("SELECT count(*) FROM moor_admission WHERE kind = 'message'").fetchone()
-    return Look(open_, owed, prompts, said)
+    with reading(folder) as read:
+        (now,) = read(_OPEN)
+        prompts = tuple((row["prompt_id"], row["kind"]) for row in read(_PROMPTS))
+    return Look(now["open"], now["owed"], prompts, now["said"])
 
 
 class Bell:
-    """Hears what every process hears: the rings of each commit, and deaths."""
+    """Hears what every process hears: the rings of each commit, and deaths. On PostgreSQL it looks again and again."""
 
-    def __init__(self, lifeline: Lifeline) -> None:
+    def __init__(self, lifeline: Lifeline | None) -> None:
         self._rung = asyncio.Event()
-        lifeline.on_ring(lambda _: self._rung.set())
+        self._patience = LOOK_SECONDS if lifeline is not None else DEAF_SECONDS
+        if lifeline is not None:
+            lifeline.on_ring(lambda _: self._rung.set())
 
     @classmethod
     @asynccontextmanager
     async def on(cls, folder: Path) -> AsyncIterator[Bell]:
-        lifeline = Lifeline.open(folder / DATABASE_FILE)
+        lifeline = Lifeline.open(folder / DATABASE_FILE) if has_file(folder) else None
         try:
             yield cls(lifeline)
         finally:
-            lifeline.close()
+            if lifeline is not None:
+                lifeline.close()
 
     async def wait(self, *servers: Server) -> None:
         """Return when something may have changed; whoever died is up again then."""
         ended: set[asyncio.Future[Any]] = {server.process.ended for server in servers if server.process is not None}
         rung: asyncio.Future[Any] = asyncio.ensure_future(self._rung.wait())
         try:
-            await asyncio.wait({rung, *ended}, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({rung, *ended}, timeout=self._patience, return_when=asyncio.FIRST_COMPLETED)
         finally:
             rung.cancel()
             with contextlib.suppress(asyncio.CancelledError):

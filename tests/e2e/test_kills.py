@@ -9,19 +9,17 @@ import asyncio
 import os
 import random
 import signal
-import sqlite3
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from bot.settings import DATABASE_FILE
 from tests.e2e.app import BEGIN
-from tests.e2e.fleet import Fleet, Server, make_folder, make_template
+from tests.e2e.data import reading
+from tests.e2e.fleet import Fleet, Origin, Server, make_folder, make_template
 from tests.e2e.gate import Gate
 from tests.e2e.judge import Verdict, judge
 from tests.e2e.ledger import Ledger
@@ -31,6 +29,7 @@ from tests.e2e.process import DRAIN_VARIABLE, LEASE
 from tests.e2e.story import STORIES, Bell, Story, Through, door, live, settle
 
 ROUNDS = 300 if os.environ.get(FULL_VARIABLE) else 30
+POSTGRES_ROUNDS = 100 if os.environ.get(FULL_VARIABLE) else 8
 AT_ONCE = 3
 MOST_DEATHS = 3
 """A step whose processes die four times is given up, as it should be."""
@@ -45,18 +44,23 @@ class Ground:
 
     fleet: Fleet
     parent: Path
-    template: Path
+    origin: Origin
+    rounds: int
 
     def folder(self, name: str) -> Path:
-        return make_folder(self.parent, name, self.template)
+        return make_folder(self.parent, name, self.origin)
 
 
-@pytest.fixture
-async def ground() -> AsyncIterator[Ground]:
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+async def ground(request: pytest.FixtureRequest) -> AsyncIterator[Ground]:
     with tempfile.TemporaryDirectory(prefix="kill") as name:
-        template = await asyncio.to_thread(make_template, Path(name))
+        origin: Origin
+        if request.param == "sqlite":
+            origin, rounds = await asyncio.to_thread(make_template, Path(name)), ROUNDS
+        else:
+            origin, rounds = request.getfixturevalue("fresh_databases"), POSTGRES_ROUNDS
         async with Fleet.open() as fleet:
-            yield Ground(fleet, Path(name), template)
+            yield Ground(fleet, Path(name), origin, rounds)
 
 
 async def ended(server: Server, story: Story, entrance: Door, bell: Bell) -> None:
@@ -95,7 +99,7 @@ async def _round(ground: Ground, seed: int, room: asyncio.Semaphore) -> tuple[in
 
 async def test_random_kills_lose_nothing_and_double_nothing(ground: Ground) -> None:
     first = random.SystemRandom().randrange(10**6)
-    seeds = [int(os.environ["MOORINGS_TEST_SEED"])] if "MOORINGS_TEST_SEED" in os.environ else range(first, first + ROUNDS)
+    seeds = [int(os.environ["MOORINGS_TEST_SEED"])] if "MOORINGS_TEST_SEED" in os.environ else range(first, first + ground.rounds)
     print(f"seeds {seeds}; one again: MOORINGS_TEST_SEED=…")
     room = asyncio.Semaphore(AT_ONCE)
     rounds = await asyncio.gather(*(_round(ground, seed, room) for seed in seeds))
@@ -154,9 +158,9 @@ async def test_a_drain_lets_go_of_a_tool_uncharged_and_the_next_process_goes_on(
             await entrance.say(story.said[0], "said-first")
             key = await gate.arrived()
             assert await server.stop()
-            with closing(sqlite3.connect(folder / DATABASE_FILE)) as db:
-                charged = db.execute("SELECT charged, crashes, interrupted, owner, last_error FROM moor_run").fetchall()
-            assert charged == [(0, 0, 0, None, None)]
+            with reading(folder) as read:
+                (run,) = read("SELECT charged, crashes, interrupted, owner, last_error FROM moor_run")
+            assert tuple(run.values()) == (0, 0, 0, None, None)
         await settle(story, entrance, server, bell, answered=set())
         assert await server.stop()
     verdict = await judge(folder, (story,), deaths=0, drains=1)
@@ -200,9 +204,9 @@ async def test_a_neighbour_takes_over_at_once_not_when_the_lease_ends(ground: Gr
             await entrance.say(story.said[0], "said-first")
             key = await gate.arrived()
             (first,) = Ledger(folder).lines(BEGIN)
-            with closing(sqlite3.connect(folder / DATABASE_FILE)) as db:
-                ((lease_until,),) = db.execute("SELECT lease_until FROM moor_run").fetchall()
-            assert lease_until > time.time() * 1000 + LEASE * 500, "the lease ends too soon to show anything"
+            with reading(folder) as read:
+                (run,) = read("SELECT lease_until FROM moor_run")
+            assert run["lease_until"] > time.time() * 1000 + LEASE * 500, "the lease ends too soon to show anything"
             killed = time.time()
             await pids.pop(first.pid).kill()
             assert await gate.arrived() == key

@@ -41,19 +41,22 @@ class Locks:
         self._database = database
         self._ear = ear
         self._grace = grace
-        self._held: frozenset[int] | None = None
+        self._dead: frozenset[str] = frozenset()
         self._until = 0.0
 
     async def dead(self, owners: Collection[str], *, fresh: bool = False) -> tuple[str, ...]:
         """Return those whose lock is free; nobody while it may be free for another reason."""
         clock = asyncio.get_running_loop().time
         if fresh or clock() >= self._until:
-            self._held = await self._database.read(self._look)
+            held = await self._database.read(self._look)
             self._until = clock() + LOOK_SECONDS
-        again = self._ear.reconnected_at
-        if self._held is None or (again is not None and clock() < again + self._grace):
-            return ()
-        return tuple(owner for owner in owners if lock_of(owner) not in self._held)
+            again = self._ear.reconnected_at
+            if held is None or (again is not None and clock() < again + self._grace):
+                self._dead = frozenset()
+            else:
+                self._dead = frozenset(owner for owner in owners if lock_of(owner) not in held)
+        # whoever came since the look may have a lock that it didn't see
+        return tuple(owner for owner in owners if owner in self._dead)
 
     async def _look(self, tx: Tx) -> frozenset[int] | None:
         row = await tx.one(_LOCKS)

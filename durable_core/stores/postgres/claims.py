@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from durable_core.errors import DurableError, LeaseLost
 from durable_core.model import ALONE_AFTER_CRASHES, Abilities, Claim, ClaimRequest, EventDraft, Signals
-from durable_core.stores import rows
+from durable_core.stores import history, rows
 from durable_core.stores.postgres import events, loading
 from durable_core.stores.postgres.runs import fence, released_wake
-from durable_core.stores.postgres.sql import now
+from durable_core.stores.postgres.sql import now, storable
 from durable_core.stores.postgres.tx import UNOPENABLE_MS, Tx
 
 log = logging.getLogger("moorings.store")
@@ -26,7 +26,7 @@ TAKABLE: Final = """
     AND (stranded_code IS NULL OR stranded_code <> $5)
 """
 """What one worker may take, once it is due (CORE 10); the parameters are `able`'s."""
-# The time and whether a lease is over come along, due runs or none. As scalar subqueries they serve as bounds of index scans.
+# The time comes along, due runs or none. As a scalar subquery it serves as a bound of the index scan.
 _DUE: Final = f"""
     WITH t AS MATERIALIZED (SELECT {now("$9")} AS now),
     due AS MATERIALIZED (
@@ -34,9 +34,7 @@ _DUE: Final = f"""
         WHERE {TAKABLE} AND wake_at <= (SELECT now FROM t) AND ($7::boolean OR crashes < $6::bigint)
         ORDER BY wake_at LIMIT $8 FOR UPDATE SKIP LOCKED
     )
-    SELECT t.now, EXISTS (SELECT 1 FROM moor_run WHERE owner IS NOT NULL AND lease_until < (SELECT now FROM t)),
-           due.run_id, due.crasher
-    FROM t LEFT JOIN due ON true ORDER BY due.wake_at
+    SELECT t.now, due.run_id, due.crasher FROM t LEFT JOIN due ON true ORDER BY due.wake_at
 """
 _TAKE: Final = f"""
     UPDATE moor_run SET
@@ -103,9 +101,16 @@ def able(abilities: Abilities) -> tuple[Any, ...]:
     return abilities.min_readable, abilities.current, abilities.sessions, workflows, abilities.code
 
 
-async def claim(tx: Tx, request: ClaimRequest) -> list[tuple[Claim, loading.Position]]:
-    """Take due runs, the longest due first. A run that crashed its workers is taken by itself or not at all."""
-    due = await _due(tx, request)
+async def claim(tx: Tx, request: ClaimRequest, *, sweep: bool) -> list[tuple[Claim, loading.Position]]:
+    """Take due runs, the longest due first; with `sweep`, those whose lease is over too.
+
+    A run that crashed its workers is taken by itself or not at all.
+    """
+    if sweep:
+        await lose_expired(tx)
+    found = await tx.all(_DUE, *able(request.abilities), ALONE_AFTER_CRASHES, request.alone, request.limit, tx.override)
+    tx.note_now(found[0][0])
+    due = [(run_id, crasher) for _, run_id, crasher in found if run_id is not None]
     if due and due[0][1]:
         due = due[:1]
     wanted = [run_id for run_id, crasher in due if not crasher or len(due) == 1]
@@ -117,7 +122,7 @@ async def claim(tx: Tx, request: ClaimRequest) -> list[tuple[Claim, loading.Posi
     for run_id, got in zip(wanted, await loading.load(tx, [taken[run_id] for run_id in wanted]), strict=True):
         if isinstance(got, DurableError):
             log.error("%s can't be taken, and is left alone for a while: %s", run_id, got)
-            await tx.run(_LEAVE, run_id, at + UNOPENABLE_MS, str(got))
+            await tx.run(_LEAVE, run_id, at + UNOPENABLE_MS, storable(str(got)))
         else:
             claims.append(got)
     return claims
@@ -167,34 +172,23 @@ async def charge(tx: Tx, run_id: str, epoch: int, *, error: str, retry_at: int, 
     """Give a run back after a failed attempt that counts."""
     await fence(tx, run_id, epoch)
     await events.append(tx, run_id, drafts)
-    await tx.run(_CHARGE, run_id, seen, await tx.now(), retry_at, error)
+    await tx.run(_CHARGE, run_id, seen, await tx.now(), retry_at, storable(error))
     tx.changed.add(run_id)
 
 
 async def strand(tx: Tx, run_id: str, epoch: int, *, reason: str, code: str) -> None:
     """Give a run back that this code can't go on with; other code may take it at once."""
     await fence(tx, run_id, epoch)
-    await tx.run(_STRAND, run_id, await tx.now(), reason, code)
-    tx.changed.add(run_id)
+    await events.append(tx, run_id, (history.of_strand(reason),))
+    await tx.run(_STRAND, run_id, await tx.now(), storable(reason), code)
 
 
 async def unstrand(tx: Tx, run_id: str) -> bool:
     """Offer a stranded run to all again; False when it wasn't."""
     found = await tx.run(_UNSTRAND, run_id, tx.override) > 0
     if found:
-        tx.changed.add(run_id)
+        await events.append(tx, run_id, (history.of_unstrand(),))
     return found
-
-
-async def _due(tx: Tx, request: ClaimRequest) -> list[tuple[str, bool]]:
-    """Lock what is due, each with whether it crashed its workers; leases that are over are ended first."""
-    args = (*able(request.abilities), ALONE_AFTER_CRASHES, request.alone, request.limit, tx.override)
-    found = await tx.all(_DUE, *args)
-    if found[0][1]:
-        await lose_expired(tx)
-        found = await tx.all(_DUE, *args)
-    tx.note_now(found[0][0])
-    return [(run_id, crasher) for _, _, run_id, crasher in found if run_id is not None]
 
 
 def _lost(tx: Tx, lost: Sequence[Any]) -> int:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, PromptTaken
+from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, PromptTaken, Redacted
 from durable_core.model import CURRENT_SPEC, Committed, EventDraft, Extra, PromptDraft, RecordKind, Signals, StepCommit
-from durable_core.stores import sealing
+from durable_core.stores import history, sealing
 from durable_core.stores.postgres import admission, events, loading, outbox, settling, submissions
 from durable_core.stores.postgres.loading import Position
 from durable_core.stores.postgres.runs import Held, fence, lock, released_wake
@@ -59,13 +59,18 @@ async def commit(tx: Tx, commit: StepCommit) -> tuple[Committed, Position | None
     Raises:
         LeaseLost: another worker has the run, or another step is next.
         PromptTaken: somebody answered a prompt that this step wanted to settle.
+        Redacted: content was redacted since the step was begun.
         AddressTaken: another open run owns an address that this step wanted.
     """
     held = await fence(tx, commit.run_id, commit.epoch)
     if held.step_no != commit.step_n:
         raise LeaseLost(commit.run_id, commit.epoch)
+    if commit.redactions is not None and commit.redactions != held.redactions:
+        raise Redacted(commit.run_id)
     at = held.at(await tx.now())
     await _own(tx, commit, at)
+    if commit.outbox and (commit.settle or commit.end):
+        await outbox.hold(tx, commit.run_id, commit.outbox)
     await _settle_prompts(tx, commit, at)
     await _write_step(tx, commit, held, at)
     await _consume(tx, commit)
@@ -142,7 +147,7 @@ async def end(tx: Tx, run_id: str, *, reason: str, drafts: Sequence[EventDraft],
         raise NotFound("run", run_id)
     if not locked.open:
         return False
-    await events.append(tx, run_id, drafts)
+    await events.append(tx, run_id, (*drafts, history.of_end(reason)))
     for statement in extra:
         await tx.named(statement.sql, statement.parameters)
     await settling.end_run(tx, run_id, reason=reason, at=locked.at)

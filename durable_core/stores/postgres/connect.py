@@ -12,8 +12,8 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
-from urllib.parse import urlsplit
+from types import MappingProxyType
+from typing import Final
 
 import asyncpg
 
@@ -24,6 +24,9 @@ STATEMENT_SECONDS: Final = 60.0
 """How long an answer may take before the connection is given up."""
 _STATEMENTS: Final = 256
 """Prepared statements a connection keeps."""
+# Each of the store's statements has its index. While a table is new the planner takes it for tiny, plans a scan of all of it,
+# and keeps that plan until the table is analyzed, a minute and ten thousand rows later. A pooler takes no settings.
+_SETTINGS: Final = MappingProxyType({"application_name": "moorings", "enable_seqscan": "off", "jit": "off"})
 
 # SQLSTATE classes and codes after which the same call may be made again.
 _PASSING_CLASSES: Final = frozenset({"08", "40", "53", "57", "58"})
@@ -60,12 +63,6 @@ def dsn(url: str) -> str:
     return f"{scheme.partition('+')[0]}{colon}{rest}"
 
 
-def shown(url: str) -> str:
-    """Return what of a URL may be shown: where, not who."""
-    parts = urlsplit(dsn(url))
-    return f"{parts.hostname or 'local'}{parts.path}"
-
-
 async def connect(url: str, *, pooler: bool = False) -> asyncpg.Connection:
     """Open a connection.
 
@@ -79,6 +76,7 @@ async def connect(url: str, *, pooler: bool = False) -> asyncpg.Connection:
             command_timeout=STATEMENT_SECONDS,
             statement_cache_size=0 if pooler else _STATEMENTS,
             max_cached_statement_lifetime=0,
+            server_settings=None if pooler else dict(_SETTINGS),
         )
     except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
         raise sorted_error(error) from error
@@ -189,8 +187,3 @@ class Pool:
             connection.terminate()
         else:
             self._idle.append(connection)
-
-
-def one_row(rows: list[Any]) -> Any | None:
-    """Return the first row."""
-    return rows[0] if rows else None

@@ -44,7 +44,8 @@ TRIES: Final = 12
 _PAUSE: Final = 0.002
 
 _BEGIN: Final = "BEGIN"
-# What a power cut may undo, since its owner is gone with it (S6), needn't wait for the disk.
+# What a crash of the server may undo needn't wait for the disk: prolonging, giving back. Taking does wait: its owner outlives
+# the server, and a claim that is undone would be given to another under the same epoch.
 _BEGIN_SOFT: Final = "BEGIN; SET LOCAL synchronous_commit = off"
 _BEGIN_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -66,7 +67,7 @@ class Database:
     # ── operations ──
 
     async def write(self, work: Callable[[Tx], Awaitable[T]], *, label: str | None = None, soft: bool = False) -> T:
-        """Do something in a transaction; `soft` where a power cut may undo it."""
+        """Do something in a transaction; `soft` where a crash of the server may undo it."""
         return await self.shield(self.transaction(work, label=label, soft=soft))
 
     async def read(self, work: Callable[[Tx], Awaitable[T]], *, whole: bool = False) -> T:

@@ -5,7 +5,10 @@ What lives here: choosing between `plain.py` and `commits.py`, and keeping where
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
 from durable_core.clock import Clock
 from durable_core.crypto import SessionKey
@@ -19,11 +22,15 @@ from durable_core.model import (
     Signals,
     StepCommit,
 )
+from durable_core.stores import history
 from durable_core.stores.postgres import claims, commits, loading, plain
 from durable_core.stores.postgres.database import COMMIT, RECORD, Database
 from durable_core.stores.postgres.loading import Position
 from durable_core.stores.postgres.tx import Row
 from durable_core.stores.sealing import Sealing
+
+SWEEP_SECONDS: Final = 1.0
+"""How often claims look for leases that are over; who died is known at once, this is for those who hang."""
 
 
 class Holding:
@@ -34,10 +41,12 @@ class Holding:
         self._clock = clock
         self._sealing = sealing
         self._positions = plain.Positions()
+        self._swept_at: float | None = None
 
     async def claim(self, request: ClaimRequest) -> list[Claim]:
         """Take due runs."""
-        taken = await self._database.write(lambda tx: claims.claim(tx, request), soft=True)
+        sweep = self._is_sweep_due()
+        taken = await self._database.write(lambda tx: claims.claim(tx, request, sweep=sweep))
         for claim, place in taken:
             self._positions.put(claim.run_id, place)
         return [claim for claim, _ in taken]
@@ -53,8 +62,9 @@ class Holding:
         self._positions.put(run_id, None)
 
     async def commit(self, commit: StepCommit) -> Committed:
-        """Finish a step."""
-        return await self._database.shield(self._commit(commit))
+        """Finish a step, and tell of it (S32)."""
+        told = replace(commit, events=(*commit.events, history.of_commit(commit)))
+        return await self._database.shield(self._commit(told))
 
     async def record(
         self,
@@ -165,6 +175,14 @@ class Holding:
             commands=await self._database.lookup(lambda tx: loading.commands_after(tx, run_id, seen)) if more else (),
             now=now,
         )
+
+    def _is_sweep_due(self) -> bool:
+        """Tell whether to look for leases that are over: now and then, or always where somebody sets the clock."""
+        at = asyncio.get_running_loop().time()
+        if self._clock.override() is None and self._swept_at is not None and at < self._swept_at + SWEEP_SECONDS:
+            return False
+        self._swept_at = at
+        return True
 
     def _appended(self, run_id: str, before: Position, drafts: Sequence[EventDraft], row: Row) -> Signals:
         self._positions.put(run_id, plain.moved(before, drafts))

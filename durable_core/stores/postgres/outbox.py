@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import takewhile
 from operator import itemgetter
 from typing import Final
 
@@ -18,13 +19,16 @@ from durable_core.errors import Broken, CannotOpen, ContentGone, KeyMissing, Lea
 from durable_core.ids import new_id
 from durable_core.model import Buried, Lane, OutboxDraft, OutboxItem, Postponed, Sent
 from durable_core.stores import sealing
-from durable_core.stores.postgres.sql import now
+from durable_core.stores.postgres.sql import now, storable
 from durable_core.stores.postgres.tx import UNOPENABLE_MS, Row, Tx
 
 log = logging.getLogger("moorings.store")
 
 UNOPENABLE: Final = (KeyMissing, CannotOpen, ContentGone, Broken)
 """What keeps a row from being read, and is left alone for a while: reading it changes nothing in the transaction."""
+
+FORGOTTEN: Final = "forgotten"
+"""The error of what was owed by a run whose content was deleted."""
 
 # A lane with `due_at` in the future is blocked by a Retry-After: more items don't unblock it.
 _LANES: Final = """
@@ -44,6 +48,16 @@ _POSTED: Final = """
     SELECT o.delivery_id, o.channel, o.address, o.body, o.prompt_id
     FROM unnest($1::text[]) WITH ORDINALITY AS settled (prompt_id, n) JOIN moor_outbox o ON o.prompt_id = settled.prompt_id
     WHERE o.run_id = $2 AND o.edit_of IS NULL ORDER BY settled.n, o.at, o.lane_seq
+"""
+_HOLD: Final = """
+    INSERT INTO moor_lane (channel, address, seq, done_seq, epoch)
+    SELECT channel, address, 0, 0, 0 FROM (
+        SELECT o.channel, o.address FROM moor_prompt p JOIN moor_outbox o ON o.prompt_id = p.prompt_id
+        WHERE p.run_id = $1 AND p.outcome IS NULL
+        UNION SELECT channel, address FROM unnest($2::text[], $3::text[]) AS owed (channel, address)
+    ) AS lane
+    ORDER BY channel, address
+    ON CONFLICT (channel, address) DO UPDATE SET epoch = moor_lane.epoch
 """
 # A lane that somebody has locked is being put to, given back or taken: it is due again when that is done.
 _TAKE: Final = """
@@ -104,6 +118,11 @@ _WAITING: Final = """
 """
 
 
+async def hold(tx: Tx, run_id: str, drafts: Sequence[OutboxDraft]) -> None:
+    """Lock the lanes of these messages and of all cards of open prompts: for who puts twice, by settling and by owing."""
+    await tx.run(_HOLD, run_id, *_names([(draft.channel, draft.address) for draft in drafts]))
+
+
 async def put(tx: Tx, run_id: str, drafts: Sequence[OutboxDraft], at: int) -> None:
     """Owe messages, in this order. The lanes stay locked: nothing but more messages may be written after it."""
     if not drafts:
@@ -158,14 +177,29 @@ async def claim_lanes(
     await tx.know(*(row[1] for lane in rows.values() for row in lane))
     lanes = []
     for _, channel, address, epoch in sorted(taken, key=itemgetter(0)):
+        owed = rows[channel, address]
+        gone = await _bury_forgotten(tx, owed)
+        if gone == len(owed):
+            await tx.run(_GIVE_BACK, channel, address, gone, at)
+            continue
+        if gone:
+            await tx.run(_KEEP, channel, address, gone)
         try:
-            sendable = _sendable(tx, rows[channel, address])
+            sendable = _sendable(tx, owed[gone:])
         except UNOPENABLE as error:
             log.error("%s %s can't be read, and is left alone for a while: %s", channel, address, error)  # noqa: TRY400
             await tx.run(_LEAVE, at + UNOPENABLE_MS, channel, address)
         else:
             lanes.append(Lane(channel=channel, address=address, epoch=epoch, items=sendable))
     return lanes
+
+
+async def _bury_forgotten(tx: Tx, rows: Sequence[Row]) -> int:
+    """Take what was owed by runs that are forgotten out of a lane's head; how many they were."""
+    gone = [row[0] for row in takewhile(lambda row: not row[3], rows)]
+    for delivery_id in gone:
+        await tx.run(_DONE, delivery_id, "dead", None, FORGOTTEN, await tx.now())
+    return len(gone)
 
 
 async def finish(tx: Tx, lane: Lane, owner: str, result: Sent | Postponed | Buried) -> None:
@@ -228,10 +262,10 @@ def _names(lanes: Sequence[Row]) -> tuple[list[str], list[str]]:
 
 
 def _sendable(tx: Tx, rows: Sequence[Row]) -> tuple[OutboxItem, ...]:
-    """Read items up to an edit whose post is still pending before it: its reference isn't known yet."""
+    """Read items up to an edit whose post is still pending before it, for its reference isn't known yet, or a forgotten one."""
     items: list[OutboxItem] = []
     for delivery_id, run_id, name, body, prompt_id, edit_of, ref, attempts, error, post_state in rows:
-        if items and post_state == "pending":
+        if not body or (items and post_state == "pending"):
             break
         items.append(
             OutboxItem(
@@ -264,9 +298,9 @@ async def _note(tx: Tx, result: Sent | Postponed | Buried) -> None:
         case Sent():
             await tx.run(_DONE, result.delivery_id, "sent", result.ref, None, await tx.now())
         case Buried():
-            await tx.run(_DONE, result.delivery_id, "dead", None, result.error, await tx.now())
+            await tx.run(_DONE, result.delivery_id, "dead", None, storable(result.error), await tx.now())
         case Postponed():
-            await tx.run(_POSTPONE, result.delivery_id, int(result.counted), result.error)
+            await tx.run(_POSTPONE, result.delivery_id, int(result.counted), storable(result.error))
 
 
 async def _give_back(tx: Tx, lane: Lane, *, done: int, until: int) -> None:

@@ -25,6 +25,7 @@ from durable_core.stores.postgres.sql import now
 from durable_core.stores.sealing import Place
 
 KEPT: Final = 10_000
+"""Runs of which it is known where they stand, and whose keys are at hand."""
 
 # The time is read once a statement: a volatile expression in a subquery isn't merged into what surrounds it.
 _FROM: Final = f"FROM (SELECT {now('$4')} AS now) t"
@@ -107,6 +108,7 @@ def commit(commit: StepCommit, place: Position, key: SessionKey, override: int |
         _seal(key, run_id, step.input, sealing.step_input(n)),
         _seal(key, run_id, step.output, sealing.step_output(n)),
         place.step_started_at,
+        commit.redactions,
     )
     if commit.release:
         made.add(commit.seen, commit.timer_at)
@@ -192,7 +194,7 @@ def _event_parts(start: int, attempt: str) -> tuple[str, str, str]:
 
 @cache
 def _commit_sql(*, events: bool, inputs: bool, release: bool) -> str:
-    number = 15
+    number = 16
     seen = timer = ""
     if release:
         seen, timer = _numbers(number, 2)
@@ -215,7 +217,7 @@ WITH h AS (
         step_no = step_no + 1, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL, last_error = NULL,
         phase = $5, turn_id = $6, last_at = {_AT}, spec_version = $7, stranded = NULL, stranded_code = NULL,
         {after}{cancel}{event_set}
-    {_FROM} WHERE {_FENCED}{event_where}
+    {_FROM} WHERE {_FENCED} AND r.redactions = coalesce($15::bigint, r.redactions){event_where}
     RETURNING r.last_at AS at, t.now, r.inbox_seq, r.cancel_seq
 ), s AS (
     INSERT INTO moor_step (run_id, n, kind, name, attempt, spec_version, deployment, input, output, started_at, completed_at)
@@ -229,7 +231,8 @@ def _input_parts(start: int) -> tuple[str, str, str]:
     """Return what consumed commands and outcomes add to the head's SET, the parts that write them, and the check."""
     consumed, turn, ids, outcomes, details, steps = _numbers(start, 6)
     consumed = f"{consumed}::bigint[]"
-    # One UPDATE links and settles: a row is changed at most once a statement.
+    # One UPDATE links and settles: a row is changed at most once a statement. Each is looked up by its id; a join of a handful
+    # with all admissions is planned as a walk through all of them while the table is new.
     parts = f"""
 , c AS (
     UPDATE moor_command c SET taken_step = $3 FROM h
@@ -243,11 +246,12 @@ def _input_parts(start: int) -> tuple[str, str, str]:
         reply_step = CASE WHEN a.outcome IS NULL THEN x.reply_step ELSE a.reply_step END,
         done_at = CASE WHEN a.outcome IS NULL AND x.outcome IS NOT NULL THEN h.at ELSE a.done_at END
     FROM h, (
-        SELECT coalesce(c.submission_id, o.id) AS id, c.submission_id IS NOT NULL AS consumed, o.outcome, o.detail, o.reply_step
+        SELECT (SELECT b.ctid FROM moor_admission b WHERE b.submission_id = coalesce(c.submission_id, o.id)) AS place,
+               c.submission_id IS NOT NULL AS consumed, o.outcome, o.detail, o.reply_step
         FROM c FULL JOIN unnest({ids}::text[], {outcomes}::text[], {details}::bytea[], {steps}::bigint[])
             AS o (id, outcome, detail, reply_step) ON o.id = c.submission_id
     ) x
-    WHERE a.submission_id = x.id AND a.run_id = $1
+    WHERE a.ctid = x.place AND a.run_id = $1
 )"""
     cancel = f", cancel_seq = CASE WHEN cancel_seq = ANY({consumed}) THEN 0 ELSE cancel_seq END"
     return cancel, parts, ", " + _UNLESS.format(expected=f"(SELECT count(*) FROM c) = cardinality({consumed})")

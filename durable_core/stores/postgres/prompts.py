@@ -30,7 +30,7 @@ from durable_core.model import (
     SubmissionOutcome,
     Verdict,
 )
-from durable_core.stores import rows, sealing
+from durable_core.stores import history, rows, sealing
 from durable_core.stores.postgres import events, outbox, runs, settling, submissions
 from durable_core.stores.postgres.sql import now
 from durable_core.stores.postgres.tx import UNOPENABLE_MS, Row, Tx
@@ -204,11 +204,12 @@ async def decide(tx: Tx, verdict: Verdict) -> AnswerReceipt:
     if epoch != verdict.epoch or owner is None or decided is not None:
         raise LeaseLost(verdict.interaction_id, verdict.epoch)
     status, reason = _judge_allowed(asked) if verdict.allowed else (AnswerStatus.REFUSED, verdict.reason or "not_yours")
-    prompt = asked.prompt
+    prompt, answer = asked.prompt, _answer(tx, row)
     if status is AnswerStatus.SETTLED:
-        answer = _answer(tx, row)
         seq, prompt = await _settle(tx, asked, replace(answer, name=verdict.name or answer.name), verdict.events)
         await tx.run("UPDATE moor_admission SET seq = $1 WHERE submission_id = $2", seq, verdict.interaction_id)
+    else:
+        await events.append(tx, run_id, (history.of_answer(answer, status),))
     await tx.run(_DECIDE, run_id, verdict.interaction_id, status.value, reason)
     outcome = SubmissionOutcome(
         submission_id=verdict.interaction_id,
@@ -293,7 +294,7 @@ async def _settle(tx: Tx, asked: _Asked, answer: PromptAnswer, drafts: tuple[Eve
     if entry is None:
         raise NotFound("open run", run_id)
     await tx.run(_VOTE, run_id, answer.prompt_id, answer.principal, answer.option_id, entry.at)
-    await events.append(tx, run_id, drafts)
+    await events.append(tx, run_id, (*drafts, history.of_answer(answer, AnswerStatus.SETTLED)))
     await settling.settle_prompt(
         tx,
         run_id,

@@ -1,16 +1,23 @@
-"""Retention: deleting content and keeping the skeleton, forgetting a run at once, wrapping keys anew.
+"""Retention: deleting content and keeping the skeleton, forgetting at once, redacting single bodies, wrapping keys anew.
 
 What lives here: everything that touches a run's key after its making. What does not: when to do it (durable_core/retention.py).
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from durable_core.crypto import wrapped_by
-from durable_core.errors import NotFound
-from durable_core.model import RunStatus
-from durable_core.stores.postgres.tx import Tx
+from durable_core.errors import Broken, ContentGone, NotFound
+from durable_core.model import EventDraft, RunStatus
+from durable_core.stores import cells
+from durable_core.stores.cells import Cell
+from durable_core.stores.postgres import events
+from durable_core.stores.postgres.tx import UNOPENABLE, Tx
+
+log = logging.getLogger("moorings.store")
 
 GRACE_MS: Final = 60_000
 """How long after its end a run's content stays whatever its retention says: open readers get to the end (CORE 19)."""
@@ -61,13 +68,63 @@ async def forget(tx: Tx, run_id: str) -> bool:
 
 
 async def rewrap(tx: Tx, *, after: str, limit: int) -> tuple[str | None, int]:
-    """Wrap the keys of the next runs by the ring's current key; return where to go on, None at the end, and how many changed."""
+    """Wrap the keys of the next runs by the ring's current key; return where to go on, None at the end, and how many changed.
+
+    A key that the ring can't open stays as it is: the others must not wait for it.
+    """
     changed = 0
     found = await tx.all(_WRAPPED, after, limit)
     for run_id, wrapped in found:
         if wrapped_by(wrapped) != tx.current_key_id:
-            changed += await tx.run(_REWRAP, tx.rewrapped(run_id, wrapped), run_id, wrapped)
+            try:
+                anew = tx.rewrapped(run_id, wrapped)
+            except UNOPENABLE as error:
+                log.error("the key of %s can't be wrapped anew: %s", run_id, error)  # noqa: TRY400 - the reason says it all
+            else:
+                changed += await tx.run(_REWRAP, anew, run_id, wrapped)
     return (found[-1][0] if len(found) == limit else None), changed
+
+
+async def redact(tx: Tx, run_id: str, bodies: Mapping[str, bytes], drafts: Sequence[EventDraft]) -> int:
+    """Replace bodies where they stand and append events about it; return how many differ from what was there.
+
+    Raises:
+        NotFound: no such run.
+        ContentGone: nothing of it is left.
+        Broken: a name that names nothing.
+    """
+    row = await tx.one("SELECT purged_at, session_key FROM moor_run WHERE run_id = $1 FOR UPDATE", run_id)
+    if row is None:
+        raise NotFound("run", run_id)
+    if row[0] is not None:
+        raise ContentGone(run_id)
+    tx.note_key(run_id, row[1])
+    changed = sum([await _replace(tx, run_id, name, body) for name, body in bodies.items()])
+    if changed:
+        await tx.run("UPDATE moor_run SET redactions = redactions + 1 WHERE run_id = $1", run_id)
+        await events.append(tx, run_id, drafts)
+        tx.changed.add(run_id)
+    return changed
+
+
+async def _replace(tx: Tx, run_id: str, name: str, body: bytes) -> bool:
+    cell = cells.named(name)
+    if cell is None:
+        raise Broken(f"{name!r} names no content of a run")
+    found = await tx.named(_read(cell), cell.parameters(run_id))
+    sealed = found[0][0] if found else None
+    if not isinstance(sealed, bytes) or tx.open(run_id, sealed, cell.place) == body:
+        return False
+    await tx.named(_write(cell), {**cell.parameters(run_id), "sealed": tx.seal(run_id, body, cell.place)})
+    return True
+
+
+def _read(cell: Cell) -> str:
+    return f"SELECT {cell.column} FROM {cell.table} WHERE {cell.where}"
+
+
+def _write(cell: Cell) -> str:
+    return f"UPDATE {cell.table} SET {cell.column} = :sealed WHERE {cell.where}"
 
 
 async def _shred(tx: Tx, run_id: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from durable_core.errors import BadKeyRing, CannotOpen, LeaseLost
+from durable_core.errors import LeaseLost
 from durable_core.model import CURRENT_SPEC, CommandKind, NewRun, Phase, RunStatus, Signals
 from durable_core.stores import sealing
 from durable_core.stores.postgres.sql import now
@@ -31,7 +31,8 @@ def released_wake(*, seen: str, now: str, timer_at: str, phase: str = "phase") -
 
 
 _HELD: Final = (
-    "step_no, attempt, inbox_seq, cancel_seq, last_at, turn_id, deployment, step_started_at, event_seq, event_index, session_key"
+    "step_no, attempt, inbox_seq, cancel_seq, last_at, turn_id, deployment, step_started_at, event_seq, event_index,"
+    " redactions, session_key"
 )
 _FENCE: Final = f"""
     SELECT {_HELD}, {now("$3")} FROM moor_run
@@ -71,6 +72,7 @@ class Held(NamedTuple):
     step_started_at: int | None
     event_seq: int
     event_index: int
+    redactions: int
 
     @property
     def signals(self) -> Signals:
@@ -171,13 +173,9 @@ async def check_keys(tx: Tx) -> None:
     """Open the newest run's key: with other keys than the data's nothing would be readable, and that is to be known at start.
 
     Raises:
-        KeyMissing, BadKeyRing: it doesn't open.
+        KeyMissing, KeyWrong: it doesn't open.
     """
     row = await tx.one("SELECT run_id, session_key FROM moor_run WHERE purged_at IS NULL ORDER BY created_at DESC LIMIT 1")
-    if row is None:
-        return
-    tx.note_key(*row)
-    try:
+    if row is not None:
+        tx.note_key(*row)
         tx.key(row[0])
-    except CannotOpen as error:
-        raise BadKeyRing("the keys are not those that this database was written with") from error

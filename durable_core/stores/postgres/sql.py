@@ -55,6 +55,11 @@ def numbered(sql: str) -> tuple[str, tuple[str, ...]]:
     return _NAME.sub(number, sql), tuple(names)
 
 
+def storable(text: str) -> str:
+    """Return a text as PostgreSQL can store it: what others say of errors may hold NUL and half characters."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
 def plain(value: Any) -> str | int | bytes | None:
     """Return a value as every store gives it to the layers above."""
     match value:

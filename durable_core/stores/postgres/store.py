@@ -5,13 +5,13 @@ What lives here: wiring only. What does not: statements (one file an aggregate) 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from durable_core.clock import Clock
-from durable_core.crypto import KeyRing
 from durable_core.errors import SchemaOutdated, Unavailable
 from durable_core.ids import new_id
+from durable_core.keys import Keys
 from durable_core.model import (
     SESSIONS,
     Abilities,
@@ -51,6 +51,7 @@ from durable_core.stores.postgres.database import SETTLE, Database
 from durable_core.stores.postgres.holding import Holding
 from durable_core.stores.postgres.inbox import Inbox
 from durable_core.stores.postgres.listen import Bell, Ear, channel_of
+from durable_core.stores.postgres.plain import KEPT
 from durable_core.stores.postgres.tx import Tx
 from durable_core.stores.sealing import Sealing
 from durable_core.stores.watch import Watch
@@ -59,10 +60,10 @@ from durable_core.stores.watch import Watch
 class PostgresStore(Store):
     """Durable state in a PostgreSQL database, shared by the processes of many hosts."""
 
-    def __init__(self, settings: Settings, *, keys: KeyRing, clock: Clock, grace: float = GRACE_SECONDS) -> None:
+    def __init__(self, settings: Settings, *, keys: Keys, clock: Clock, grace: float = GRACE_SECONDS) -> None:
         self._settings = settings
         self._clock = clock
-        self._sealing = Sealing(keys)
+        self._sealing = Sealing(keys, size=KEPT)
         self._grace = grace
         self._database = Database(settings, clock=clock, sealing=self._sealing, on_commit=self._committed)
         self._holding = Holding(self._database, clock=clock, sealing=self._sealing)
@@ -84,6 +85,7 @@ class PostgresStore(Store):
     # ── life ──
 
     async def open(self) -> None:
+        await self._sealing.load()
         try:
             await self._database.read(_check)
             incarnation = new_id("inc")
@@ -163,14 +165,14 @@ class PostgresStore(Store):
     # ── working ──
 
     async def enrol(self, incarnation: Incarnation) -> None:
-        await self._database.write(lambda tx: workers.enrol(tx, incarnation), soft=True)
+        await self._database.write(lambda tx: workers.enrol(tx, incarnation))
         if isinstance(self._alive, Heartbeats):
             self._alive.enrolled(incarnation.owner)
 
     async def withdraw(self, owner: str) -> None:
         if isinstance(self._alive, Heartbeats):
             self._alive.withdrawn(owner)
-        await self._database.write(lambda tx: workers.withdraw(tx, owner), soft=True)
+        await self._database.write(lambda tx: workers.withdraw(tx, owner))
 
     async def reap(self, owner: str) -> int:
         alive = not await self._alive.dead((owner,), fresh=True)
@@ -240,15 +242,16 @@ class PostgresStore(Store):
     async def forget(self, run_id: str) -> bool:
         return await self._database.write(lambda tx: retention.forget(tx, run_id))
 
+    async def redact(self, run_id: str, bodies: Mapping[str, bytes], *, events: Sequence[EventDraft] = ()) -> int:
+        return await self._database.write(lambda tx: retention.redact(tx, run_id, bodies, events))
+
     async def rewrap(self, *, after: str, limit: int) -> tuple[str | None, int]:
         return await self._database.write(lambda tx: retention.rewrap(tx, after=after, limit=limit))
 
     # ── interactions ──
 
     async def take_interactions(self, owner: str, *, limit: int, lease_ms: int) -> list[Interaction]:
-        return await self._database.write(
-            lambda tx: prompts.take_interactions(tx, owner, limit=limit, lease_ms=lease_ms), soft=True
-        )
+        return await self._database.write(lambda tx: prompts.take_interactions(tx, owner, limit=limit, lease_ms=lease_ms))
 
     async def decide(self, verdict: Verdict) -> AnswerReceipt:
         return await self._database.write(lambda tx: prompts.decide(tx, verdict), label=SETTLE)
@@ -265,7 +268,7 @@ class PostgresStore(Store):
         self, owner: str, *, limit: int, lease_ms: int, items: int = 10, channels: Sequence[str] | None = None
     ) -> list[Lane]:
         return await self._database.write(
-            lambda tx: outbox.claim_lanes(tx, owner, limit=limit, lease_ms=lease_ms, items=items, channels=channels), soft=True
+            lambda tx: outbox.claim_lanes(tx, owner, limit=limit, lease_ms=lease_ms, items=items, channels=channels)
         )
 
     async def finish(self, lane: Lane, owner: str, result: Sent | Postponed | Buried) -> None:

@@ -21,8 +21,11 @@ _INSERT: Final = """
 """
 _SETTLE: Final = """
     UPDATE moor_admission a SET outcome = x.outcome, detail = x.detail, reply_step = x.reply_step, done_at = $2
-    FROM unnest($3::text[], $4::text[], $5::bytea[], $6::bigint[]) AS x (submission_id, outcome, detail, reply_step)
-    WHERE a.submission_id = x.submission_id AND a.run_id = $1 AND a.outcome IS NULL
+    FROM (
+        SELECT (SELECT b.ctid FROM moor_admission b WHERE b.submission_id = o.id) AS place, o.outcome, o.detail, o.reply_step
+        FROM unnest($3::text[], $4::text[], $5::bytea[], $6::bigint[]) AS o (id, outcome, detail, reply_step)
+    ) x
+    WHERE a.ctid = x.place AND a.run_id = $1 AND a.outcome IS NULL
 """
 _OPEN: Final = "SELECT submission_id FROM moor_admission WHERE run_id = $1 AND outcome IS NULL"
 

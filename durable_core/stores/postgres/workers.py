@@ -31,15 +31,27 @@ _INTERACTIONS: Final = """
     UPDATE moor_interaction SET owner = NULL, epoch = epoch + 1, due_at = $1 WHERE status IS NULL AND owner = $2
     RETURNING run_id
 """
+# Distinct owners by steps through the index, however many rows each of them holds.
+_HOLDERS: Final = """
+    (WITH RECURSIVE o AS (
+        (SELECT owner FROM {table} WHERE owner IS NOT NULL ORDER BY owner LIMIT 1)
+        UNION ALL
+        SELECT (SELECT owner FROM {table} WHERE owner IS NOT NULL AND owner > o.owner ORDER BY owner LIMIT 1)
+        FROM o WHERE o.owner IS NOT NULL
+    ) SELECT owner FROM o WHERE owner IS NOT NULL)
+"""
+# A lease that is over is due too: its owner may be alive and frozen, and whoever claims takes it back.
 _DUE: Final = f"""
     SELECT
-        (SELECT wake_at FROM moor_run WHERE {claims.TAKABLE} ORDER BY wake_at LIMIT 1),
-        (SELECT due_at FROM moor_lane WHERE due_at IS NOT NULL AND owner IS NULL AND ($6::text[] IS NULL OR channel = ANY($6))
-         ORDER BY due_at LIMIT 1),
+        least((SELECT wake_at FROM moor_run WHERE {claims.TAKABLE} ORDER BY wake_at LIMIT 1),
+              (SELECT min(lease_until) FROM moor_run WHERE owner IS NOT NULL AND lease_until < {now("$7")})),
+        least((SELECT due_at FROM moor_lane
+               WHERE due_at IS NOT NULL AND owner IS NULL AND ($6::text[] IS NULL OR channel = ANY($6)) ORDER BY due_at LIMIT 1),
+              (SELECT min(lease_until) FROM moor_lane WHERE owner IS NOT NULL AND lease_until < {now("$7")})),
         (SELECT due_at FROM moor_interaction WHERE status IS NULL ORDER BY due_at LIMIT 1),
         {now("$7")},
-        ARRAY(SELECT owner FROM moor_run WHERE owner IS NOT NULL
-              UNION SELECT owner FROM moor_lane WHERE owner IS NOT NULL
+        ARRAY({_HOLDERS.format(table="moor_run")}
+              UNION {_HOLDERS.format(table="moor_lane")}
               UNION SELECT owner FROM moor_interaction WHERE status IS NULL AND owner IS NOT NULL
               UNION SELECT owner FROM moor_worker)
 """

@@ -21,7 +21,7 @@ from durable_core.model import (
     Record,
     Signals,
 )
-from durable_core.stores import rows
+from durable_core.stores import history, rows
 from durable_core.stores.sqlite import events
 from durable_core.stores.sqlite.runs import RELEASED_WAKE, fence
 from durable_core.stores.sqlite.tx import UNOPENABLE_MS, Row, Tx
@@ -174,15 +174,15 @@ def charge(tx: Tx, run_id: str, epoch: int, *, error: str, retry_at: int, seen: 
 def strand(tx: Tx, run_id: str, epoch: int, *, reason: str, code: str) -> None:
     """Give a run back that this code can't go on with; other code may take it at once."""
     fence(tx, run_id, epoch)
+    events.append(tx, run_id, (history.of_strand(reason),))
     tx.run(_STRAND, {"run_id": run_id, "reason": reason, "code": code, "now": tx.now})
-    tx.changed.add(run_id)
 
 
 def unstrand(tx: Tx, run_id: str) -> bool:
     """Offer a stranded run to all again; False when it wasn't."""
     found = tx.run(_UNSTRAND, {"run_id": run_id, "now": tx.now}) > 0
     if found:
-        tx.changed.add(run_id)
+        events.append(tx, run_id, (history.of_unstrand(),))
     return found
 
 

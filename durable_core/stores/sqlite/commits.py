@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, PromptTaken
+from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, PromptTaken, Redacted
 from durable_core.model import (
     CURRENT_SPEC,
     Committed,
@@ -20,7 +20,7 @@ from durable_core.model import (
     Signals,
     StepCommit,
 )
-from durable_core.stores import sealing
+from durable_core.stores import history, sealing
 from durable_core.stores.sqlite import admission, claims, events, outbox, settling, submissions
 from durable_core.stores.sqlite.runs import RELEASED_WAKE_AFTER_STEP, Held, fence
 from durable_core.stores.sqlite.tx import Tx
@@ -66,18 +66,21 @@ def commit(tx: Tx, commit: StepCommit) -> Committed:
     Raises:
         LeaseLost: another worker has the run, or another step is next.
         PromptTaken: somebody answered a prompt that this step wanted to settle.
+        Redacted: content was redacted since the step was begun.
         AddressTaken: another open run owns an address that this step wanted.
     """
     held = fence(tx, commit.run_id, commit.epoch)
     if held.step_no != commit.step_n:
         raise LeaseLost(commit.run_id, commit.epoch)
+    if commit.redactions is not None and commit.redactions != held.redactions:
+        raise Redacted(commit.run_id)
     at = held.at(tx.now)
     _own(tx, commit, at)
     _settle_prompts(tx, commit, at)
     _write_step(tx, commit, held, at)
     _consume(tx, commit)
     submissions.settle(tx, commit.run_id, commit.outcomes, at)
-    events.append(tx, commit.run_id, commit.events)
+    events.append(tx, commit.run_id, (*commit.events, history.of_commit(commit)))
     for prompt in commit.prompts:
         _open_prompt(tx, commit, prompt, created_seq=held.inbox_seq, at=at)
     outbox.put(tx, commit.run_id, commit.outbox, at)
@@ -146,7 +149,7 @@ def end(tx: Tx, run_id: str, *, reason: str, drafts: Sequence[EventDraft], extra
         raise NotFound("run", run_id)
     if row[0] != RunStatus.OPEN:
         return False
-    events.append(tx, run_id, drafts)
+    events.append(tx, run_id, (*drafts, history.of_end(reason)))
     for statement in extra:
         tx.run(statement.sql, statement.parameters)
     settling.end_run(tx, run_id, reason=reason, at=max(row[1], tx.now))

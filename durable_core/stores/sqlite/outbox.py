@@ -18,6 +18,9 @@ from durable_core.stores.sqlite.tx import UNOPENABLE_MS, Row, Tx
 
 log = logging.getLogger("moorings.store")
 
+FORGOTTEN: Final = "forgotten"
+"""The error of what was owed by a run whose content was deleted."""
+
 # A lane with `due_at` in the future is blocked by a Retry-After: more items don't unblock it.
 _LANE: Final = """
     INSERT INTO moor_lane (channel, address, seq, done_seq, due_at, epoch) VALUES (:channel, :address, 1, 0, :now, 0)
@@ -61,6 +64,11 @@ _IN_DOUBT: Final = """
     WHERE channel = ?1 AND address = ?2 AND state = 'pending'
       AND lane_seq = (SELECT done_seq + 1 FROM moor_lane WHERE channel = ?1 AND address = ?2)
 """
+_NEXT: Final = """
+    SELECT delivery_id, length(body) FROM moor_outbox
+    WHERE channel = ? AND address = ? AND state = 'pending' ORDER BY lane_seq LIMIT 1
+"""
+_ADVANCE: Final = "UPDATE moor_lane SET done_seq = done_seq + 1 WHERE channel = ? AND address = ?"
 _DONE: Final = """
     UPDATE moor_outbox SET state = :state, ref = :ref, last_error = :error, done_at = max(at, :now)
     WHERE delivery_id = :delivery_id
@@ -120,16 +128,31 @@ def claim_lanes(
         if isinstance(got, DurableError):
             log.error("the lane %s %s can't be read, and is left alone for a while: %s", channel, address, got)
             tx.run(_LEAVE, (tx.now + UNOPENABLE_MS, channel, address))
-        else:
+        elif got is not None:
             lanes.append(got)
     return lanes
 
 
-def _take(tx: Tx, owner: str, at: tuple[str, str], *, lease_ms: int, items: int) -> Lane:
+def _take(tx: Tx, owner: str, at: tuple[str, str], *, lease_ms: int, items: int) -> Lane | None:
     channel, address = at
+    if not _bury_forgotten(tx, channel, address):
+        return None
     row = tx.one(_TAKE, (owner, tx.now + lease_ms, channel, address))
     rows = tx.all(_ITEMS, (channel, address, items))
     return Lane(channel=channel, address=address, epoch=row[0] if row else 0, items=_sendable(tx, rows))
+
+
+def _bury_forgotten(tx: Tx, channel: str, address: str) -> bool:
+    """Take what was owed by runs that are forgotten out of a lane's head; False when nothing is left to send."""
+    while True:
+        head = tx.one(_NEXT, (channel, address))
+        if head is None:
+            tx.run("UPDATE moor_lane SET due_at = NULL WHERE channel = ? AND address = ?", (channel, address))
+            return False
+        if head[1]:
+            return True
+        tx.run(_DONE, {"state": "dead", "ref": None, "error": FORGOTTEN, "now": tx.now, "delivery_id": head[0]})
+        tx.run(_ADVANCE, (channel, address))
 
 
 def finish(tx: Tx, lane: Lane, owner: str, result: Sent | Postponed | Buried) -> None:
@@ -185,10 +208,10 @@ def take_back_expired(tx: Tx) -> None:
 
 
 def _sendable(tx: Tx, rows: list[Row]) -> tuple[OutboxItem, ...]:
-    """Read items up to an edit whose post is still pending before it: its reference isn't known yet."""
+    """Read items up to an edit whose post is still pending before it, for its reference isn't known yet, or a forgotten one."""
     items: list[OutboxItem] = []
     for delivery_id, run_id, name, body, prompt_id, edit_of, ref, attempts, error, post_state in rows:
-        if items and post_state == "pending":
+        if not body or (items and post_state == "pending"):
             break
         items.append(
             OutboxItem(
@@ -216,7 +239,7 @@ def _done(tx: Tx, lane: Lane, result: Sent | Buried) -> None:
     ref, error = (result.ref, None) if isinstance(result, Sent) else (None, result.error)
     state = "sent" if isinstance(result, Sent) else "dead"
     tx.run(_DONE, {"state": state, "ref": ref, "error": error, "now": tx.now, "delivery_id": result.delivery_id})
-    tx.run("UPDATE moor_lane SET done_seq = done_seq + 1 WHERE channel = ? AND address = ?", (lane.channel, lane.address))
+    tx.run(_ADVANCE, (lane.channel, lane.address))
 
 
 def _postpone(tx: Tx, lane: Lane, result: Postponed) -> None:

@@ -27,7 +27,7 @@ from durable_core.model import (
     SubmissionOutcome,
     Verdict,
 )
-from durable_core.stores import rows, sealing
+from durable_core.stores import history, rows, sealing
 from durable_core.stores.sqlite import events, outbox, runs, settling, submissions
 from durable_core.stores.sqlite.tx import UNOPENABLE_MS, Row, Tx
 
@@ -196,6 +196,8 @@ def decide(tx: Tx, verdict: Verdict) -> AnswerReceipt:
     if status is AnswerStatus.SETTLED:
         seq = _settle(tx, asked, replace(answer, name=verdict.name or answer.name), verdict.events)
         tx.run("UPDATE moor_admission SET seq = ? WHERE submission_id = ?", (seq, verdict.interaction_id))
+    else:
+        events.append(tx, run_id, (history.of_answer(answer, status),))
     tx.run(
         "UPDATE moor_interaction SET status = ?, reason = ?, owner = NULL WHERE run_id = ? AND interaction_id = ?",
         (status.value, reason, run_id, verdict.interaction_id),
@@ -297,7 +299,7 @@ def _settle(tx: Tx, asked: _Asked, answer: PromptAnswer, drafts: tuple[EventDraf
         note=answer.note,
     )
     tx.run(_VOTE, (run_id, answer.prompt_id, answer.principal, answer.option_id, entry.at))
-    events.append(tx, run_id, drafts)
+    events.append(tx, run_id, (*drafts, history.of_answer(answer, AnswerStatus.SETTLED)))
     return entry.seq
 
 

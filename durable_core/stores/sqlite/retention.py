@@ -1,16 +1,23 @@
-"""Retention: deleting content and keeping the skeleton, forgetting a run at once, wrapping keys anew.
+"""Retention: deleting content and keeping the skeleton, forgetting at once, redacting single bodies, wrapping keys anew.
 
 What lives here: everything that touches a run's key after its making. What does not: when to do it (durable_core/retention.py).
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from durable_core.crypto import wrapped_by
-from durable_core.errors import NotFound
-from durable_core.model import RunStatus
+from durable_core.errors import Broken, ContentGone, DurableError, NotFound
+from durable_core.model import EventDraft, RunStatus
+from durable_core.stores import cells
+from durable_core.stores.cells import Cell
+from durable_core.stores.sqlite import events
 from durable_core.stores.sqlite.tx import Tx
+
+log = logging.getLogger("moorings.store")
 
 GRACE_MS: Final = 60_000
 """How long after its end a run's content stays whatever its retention says: open readers get to the end (CORE 19)."""
@@ -35,6 +42,10 @@ _SHRED: Final = (
 )
 _WRAPPED: Final = "SELECT run_id, session_key FROM moor_run WHERE purged_at IS NULL AND run_id > ? ORDER BY run_id LIMIT ?"
 _REWRAP: Final = "UPDATE moor_run SET session_key = ? WHERE run_id = ? AND session_key = ?"
+
+_INCREMENTAL: Final = 2
+_PORTION: Final = 256
+"""Pages given back to the disk at a time: 1 MB, some milliseconds."""
 
 
 def purge(tx: Tx, *, limit: int) -> list[str]:
@@ -61,13 +72,65 @@ def forget(tx: Tx, run_id: str) -> bool:
 
 
 def rewrap(tx: Tx, *, after: str, limit: int) -> tuple[str | None, int]:
-    """Wrap the keys of the next runs by the ring's current key; return where to go on, None at the end, and how many changed."""
+    """Wrap the keys of the next runs by the ring's current key; return where to go on, None at the end, and how many changed.
+
+    A key that the ring can't open stays as it is: the others must not wait for it.
+    """
     changed = 0
     found = tx.all(_WRAPPED, (after, limit))
     for run_id, wrapped in found:
         if wrapped_by(wrapped) != tx.current_key_id:
-            changed += tx.run(_REWRAP, (tx.rewrapped(run_id, wrapped), run_id, wrapped))
+            anew = tx.apart(lambda at=(run_id, wrapped): tx.rewrapped(*at))  # type: ignore[misc]
+            if isinstance(anew, DurableError):
+                log.error("the key of %s can't be wrapped anew: %s", run_id, anew)
+            else:
+                changed += tx.run(_REWRAP, (anew, run_id, wrapped))
     return (found[-1][0] if len(found) == limit else None), changed
+
+
+def redact(tx: Tx, run_id: str, bodies: Mapping[str, bytes], drafts: Sequence[EventDraft]) -> int:
+    """Replace bodies where they stand and append events about it; return how many differ from what was there.
+
+    Raises:
+        NotFound: no such run.
+        ContentGone: nothing of it is left.
+        Broken: a name that names nothing.
+    """
+    row = tx.one("SELECT purged_at FROM moor_run WHERE run_id = ?", (run_id,))
+    if row is None:
+        raise NotFound("run", run_id)
+    if row[0] is not None:
+        raise ContentGone(run_id)
+    changed = sum(_replace(tx, run_id, name, body) for name, body in bodies.items())
+    if changed:
+        tx.run("UPDATE moor_run SET redactions = redactions + 1 WHERE run_id = ?", (run_id,))
+        events.append(tx, run_id, drafts)
+        tx.changed.add(run_id)
+    return changed
+
+
+def give_back(tx: Tx) -> bool:
+    """Give some free pages of the file back to the disk; False when there are none, or the file was made without that."""
+    if tx.all("PRAGMA auto_vacuum")[0][0] != _INCREMENTAL:
+        return False
+    # one step a page, each without columns: sqlite3's execute() would make only the first
+    tx.connection.executescript(f"PRAGMA incremental_vacuum({_PORTION})")
+    return bool(tx.all("PRAGMA freelist_count")[0][0])
+
+
+def _replace(tx: Tx, run_id: str, name: str, body: bytes) -> bool:
+    cell = cells.named(name)
+    if cell is None:
+        raise Broken(f"{name!r} names no content of a run")
+    found = tx.one(f"SELECT {cell.column} FROM {cell.table} WHERE {cell.where}", cell.parameters(run_id))
+    if found is None or found[0] is None or tx.open(run_id, found[0], cell.place) == body:
+        return False
+    tx.run(_write(cell), {**cell.parameters(run_id), "sealed": tx.seal(run_id, body, cell.place)})
+    return True
+
+
+def _write(cell: Cell) -> str:
+    return f"UPDATE {cell.table} SET {cell.column} = :sealed WHERE {cell.where}"
 
 
 def _shred(tx: Tx, run_id: str) -> None:

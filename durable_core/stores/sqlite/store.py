@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
 from durable_core.clock import Clock
-from durable_core.crypto import KeyRing
 from durable_core.errors import Broken, SchemaOutdated, Unavailable
+from durable_core.keys import Keys
 from durable_core.lifeline import Lifeline
 from durable_core.model import (
     SESSIONS,
@@ -61,6 +61,8 @@ from durable_core.stores.watch import Watch
 
 T = TypeVar("T")
 
+_PORTIONS: Final = 16
+"""How much of the file is given back after one purge: 16 MB, if so much is free."""
 _FEW: Final = 2
 """Bodies that are read on the loop; more go to the reader's thread."""
 
@@ -68,7 +70,7 @@ _FEW: Final = 2
 class SqliteStore(Store):
     """Durable state in one SQLite file, shared by the processes of one host; or in memory, for one process."""
 
-    def __init__(self, path: str, *, keys: KeyRing, clock: Clock) -> None:
+    def __init__(self, path: str, *, keys: Keys, clock: Clock) -> None:
         self._path = path
         self._clock = clock
         self._sealing = Sealing(keys)
@@ -88,6 +90,7 @@ class SqliteStore(Store):
     # ── life ──
 
     async def open(self) -> None:
+        await self._sealing.load()
         if self._path != MEMORY:
             if not Path(self._path).parent.is_dir():
                 raise Broken(f"the folder of {self._path} does not exist")
@@ -245,10 +248,19 @@ class SqliteStore(Store):
     # ── keeping ──
 
     async def purge(self, *, limit: int) -> list[str]:
-        return await self._writer.run(lambda tx: retention.purge(tx, limit=limit))
+        purged = await self._writer.run(lambda tx: retention.purge(tx, limit=limit))
+        if purged:
+            await self._give_back()
+        return purged
 
     async def forget(self, run_id: str) -> bool:
-        return await self._writer.run(lambda tx: retention.forget(tx, run_id))
+        forgotten = await self._writer.run(lambda tx: retention.forget(tx, run_id))
+        if forgotten:
+            await self._give_back()
+        return forgotten
+
+    async def redact(self, run_id: str, bodies: Mapping[str, bytes], *, events: Sequence[EventDraft] = ()) -> int:
+        return await self._writer.run(lambda tx: retention.redact(tx, run_id, bodies, events))
 
     async def rewrap(self, *, after: str, limit: int) -> tuple[str | None, int]:
         return await self._writer.run(lambda tx: retention.rewrap(tx, after=after, limit=limit))
@@ -287,6 +299,13 @@ class SqliteStore(Store):
         await self._writer.run(lambda tx: outbox.release_lane(tx, lane, owner), soft=True)
 
     # ── inside ──
+
+    async def _give_back(self) -> None:
+        """Let the file shrink, a portion at a time: what others wait for comes between. What fails is done next time."""
+        with suppress(Unavailable):
+            for _ in range(_PORTIONS):
+                if not await self._writer.run(retention.give_back, plain=True):
+                    return
 
     async def _read(self, work: Callable[[Tx], T]) -> T:
         """Read committed rows; in memory there is but one connection."""

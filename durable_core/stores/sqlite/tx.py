@@ -127,7 +127,14 @@ class Tx:
         return None if plain is None else self.seal(run_id, plain, at)
 
     def open(self, run_id: str, sealed: bytes, at: Place) -> bytes:
-        """Open a value that stands at its place."""
+        """Open a value that stands at its place.
+
+        Raises:
+            ContentGone: it was deleted; the key that this process still had is let go.
+        """
+        if not sealed:
+            self._sealing.drop({run_id})
+            raise ContentGone(run_id)
         return self.key(run_id).open(sealed, table=at.table, row=at.row(run_id), column=at.column)
 
     def open_optional(self, run_id: str, sealed: bytes | None, at: Place) -> bytes | None:

@@ -30,6 +30,9 @@ _INTERACTIONS: Final = """
     RETURNING run_id
 """
 _RUN_AT: Final = f"SELECT wake_at FROM moor_run WHERE {claims.TAKABLE} ORDER BY wake_at LIMIT 1"
+# A lease that is over is due too: its owner may be alive and frozen, and whoever claims takes it back.
+_RUN_OVER: Final = "SELECT min(lease_until) FROM moor_run WHERE owner IS NOT NULL AND lease_until < :now"
+_LANE_OVER: Final = "SELECT min(lease_until) FROM moor_lane WHERE owner IS NOT NULL AND lease_until < :now"
 _LANE_AT: Final = f"""
     SELECT due_at FROM moor_lane WHERE due_at IS NOT NULL AND owner IS NULL AND {outbox.OF_CHANNELS} ORDER BY due_at LIMIT 1
 """
@@ -76,8 +79,8 @@ def reap(tx: Tx, owner: str, *, alive: bool) -> int:
 def due(tx: Tx, abilities: Abilities) -> DueWork:
     """Return when something is due next that this worker may take."""
     return DueWork(
-        run_at=_first(tx, _RUN_AT, rows.abilities(abilities)),
-        lane_at=_first(tx, _LANE_AT, outbox.of_channels(abilities.channels)),
+        run_at=_earlier(_first(tx, _RUN_AT, rows.abilities(abilities)), _first(tx, _RUN_OVER, {"now": tx.now})),
+        lane_at=_earlier(_first(tx, _LANE_AT, outbox.of_channels(abilities.channels)), _first(tx, _LANE_OVER, {"now": tx.now})),
         interaction_at=_first(tx, _INTERACTION_AT),
         now=tx.now,
         owners=tuple(row[0] for row in tx.all(_OWNERS)),
@@ -92,4 +95,8 @@ def _give_back(tx: Tx, owner: str) -> None:
 
 def _first(tx: Tx, sql: str, parameters: Parameters = ()) -> int | None:
     row = tx.one(sql, parameters)
-    return None if row is None else int(row[0])
+    return None if row is None or row[0] is None else int(row[0])
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    return min((at for at in (one, other) if at is not None), default=None)

@@ -24,7 +24,8 @@ from bot.session_api import (
 from bot.turn.state import TurnPolicy
 from channels.errors import InvalidSignature
 from channels.http import WebhookRequest, WebhookResponse
-from durable_core.errors import Conflict, NotFound, SessionEnded
+from durable_core.errors import Conflict, ForeignEvent, NotFound, SessionEnded
+from durable_core.ids import parse_event_id
 
 
 @dataclass
@@ -123,7 +124,14 @@ class FakeSessions:
         session = self._session(caller, session_id)
         return {"session_id": session_id, "status": "ended" if session.ended else "idle", "open_prompts": []}
 
-    async def events(self, caller: Principal, session_id: str, *, start: int, follow: bool) -> AsyncIterator[JsonObject]:
+    async def events(
+        self, caller: Principal, session_id: str, *, start: int, follow: bool, after: str | None = None
+    ) -> AsyncIterator[JsonObject]:
+        if after is not None:
+            run, seq = parse_event_id(after)
+            if run != session_id.rpartition("_")[2]:
+                raise ForeignEvent(after, session_id)
+            start = seq + 1
         return self._read(self._session(caller, session_id), start, follow=follow)
 
     async def submission(self, caller: Principal, submission_id: str, *, wait: float) -> JsonObject:

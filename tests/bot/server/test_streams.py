@@ -14,6 +14,7 @@ import pytest
 
 from bot.server.limits import Limits
 from bot.session_api import JsonObject
+from durable_core.ids import event_id, new_id
 from tests.bot.server.conftest import Serve, Served
 from tests.bot.server.fake_sessions import FakeSessions
 
@@ -89,8 +90,11 @@ async def test_server_sent_events_are_for_who_accepts_them(serve: Serve) -> None
         await answer.content.readline()
         await answer.content.readline()
         assert await answer.content.readline() == b":\n"
-    bad = seen | {"Last-Event-ID": "evt_x"}
-    assert (await served.refused("GET", path, headers=bad))[:2] == (400, "bad_request")
+    named = seen | {"Last-Event-ID": event_id(session_id, 0)}
+    async with served.client.get(path, headers=named) as answer:
+        assert await answer.content.readline() == b"id: 1\n"
+    for wrong in ("evt_x", event_id(new_id("ses"), 0)):
+        assert (await served.refused("GET", path, headers=seen | {"Last-Event-ID": wrong}))[:2] == (400, "bad_request")
 
 
 async def test_a_quiet_stream_has_heartbeats(serve: Serve) -> None:

@@ -27,7 +27,7 @@ HOOKS = ("paid", "shipped")
 
 def make(random: Random) -> Plan:
     """Make a plan: a name, a number, inner plans."""
-    return ["swallow", 1, *(_part(random, 3) for _ in range(random.randint(2, 6)))]
+    return [random.choice(("swallow", "swallow", "in turn")), 1, *(_part(random, 3) for _ in range(random.randint(2, 6)))]
 
 
 def _part(random: Random, depth: int) -> Plan:

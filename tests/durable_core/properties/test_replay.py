@@ -116,16 +116,16 @@ def run(plan: Plan, seed: object, *, crashes: Random | None) -> Told:
             play.again()
     except Poison as poison:
         end = f"{type(poison).__name__} {str(poison).partition(': ')[2]}"
-    told = Told(
+    finally:
+        if play:
+            play.replay.close()
+    return Told(
         end,
         tuple(walks[-1].said),
         tuple(play.log if play else ()),
         tuple(play.progress if play else ()),
         tuple(play.wanted if play else ()),
     )
-    if play:
-        play.replay.close()
-    return told
 
 
 def entry(event: dict[str, Any], now: int) -> dict[str, Any]:
@@ -186,26 +186,26 @@ def test_the_bodies_do_all_that_bodies_do() -> None:
     assert kinds >= set(EntryKind) - {EntryKind.ASKED, EntryKind.END}
 
 
-def found(seeds: range) -> int:
-    count = 0
+def found(seeds: range) -> bool:
     for seed in seeds:
         try:
-            count += differs(seed) is not None
+            if differs(seed) is not None:
+                return True
         except AssertionError:
-            count += 1
-    return count
+            return True
+    return False
 
 
 def test_the_property_finds_hashes_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DetTask, "__hash__", lambda task: id(task) * 2654435761 >> 7)
     monkeypatch.setattr(DetFuture, "__hash__", lambda future: id(future) * 2654435761 >> 7)
-    assert found(range(100)) > 0
+    assert found(range(100))
 
 
 def test_the_property_finds_a_clock_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(10_000_000))
     monkeypatch.setattr(DetLoop, "time", lambda _: next(clock) / 1000)
-    assert found(range(20)) > 0
+    assert found(range(100))
 
 
 def test_the_property_finds_lost_signals(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,4 +216,4 @@ def test_the_property_finds_lost_signals(monkeypatch: pytest.MonkeyPatch) -> Non
             real(ledger, name, payload)
 
     monkeypatch.setattr(Ledger, "signal", forgetful)
-    assert found(range(100)) > 0
+    assert found(range(100))

@@ -1,0 +1,117 @@
+"""Where a session's rows hold one person's own words, and what stands there once they are deleted.
+
+What lives here: reading rows and rewriting them as values that still fold. What does not: which sessions (forget.py), SQL writes.
+
+Their words stand in the inbox, in the history (steps copy messages), as notes to answers, and as the name beside a message. What
+others wrote about them, what the model answered and what tools returned is not theirs, and is not told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+from bot.turn.decide import quoted_note
+from durable_core import codec
+from durable_core.model import Event
+from durable_core.store import Store
+
+DELETED = "[message deleted]"
+"""What the model and readers see in place of a message."""
+NOTE_DELETED = "[deleted]"
+SOMEONE = "someone"
+"""The name beside it."""
+
+_PAGE = 500
+_MESSAGES = "SELECT seq FROM moor_command WHERE run_id = :run_id AND principal = :principal AND kind = 'message' ORDER BY seq"
+_NOTES = "SELECT prompt_id FROM moor_prompt WHERE run_id = :run_id AND settled_by = :principal AND note IS NOT NULL"
+_ANSWERS = "SELECT interaction_id FROM moor_interaction WHERE run_id = :run_id AND principal = :principal AND note IS NOT NULL"
+
+
+async def words_of(store: Store, run_id: str, principal: str) -> dict[str, bytes]:
+    """Return what is to stand in place of somebody's words, by the names that `Store.redact` takes."""
+    here: dict[str, str | int | bytes | None] = {"run_id": run_id, "principal": principal}
+    bodies: dict[str, bytes] = {}
+    for (seq,) in await store.rows(_MESSAGES, here):
+        name = f"command:{int(seq or 0)}"
+        for body in (await store.content(run_id, [name])).values():
+            bodies[name] = codec.encode(_message(codec.decode(body), principal))
+    notes = [str(prompt_id) for (prompt_id,) in await store.rows(_NOTES, here)]
+    empty = codec.encode({"text": ""})
+    bodies |= {f"note:{prompt_id}": empty for prompt_id in notes}
+    bodies |= {f"answer:{answer_id!s}": empty for (answer_id,) in await store.rows(_ANSWERS, here)}
+    said = [text for prompt_id in notes if (text := await _note(store, prompt_id))]
+    for step in await store.steps(run_id):
+        output = codec.decode(step.output)
+        if isinstance(output, dict) and _step(output, principal, said):
+            bodies[f"step:{step.n}"] = codec.encode(output)
+    async for event in all_events(store, run_id):
+        data = codec.decode(event.body)
+        if isinstance(data, dict) and _event(event.type, data, principal, said):
+            bodies[f"event:{event.seq}"] = codec.encode(data)
+    return bodies
+
+
+def _message(body: Any, principal: str) -> Any:
+    """Rewrite an inbox entry; it is read like any other, since it may not have been consumed yet."""
+    if not isinstance(body, dict) or "text" not in body:
+        return {"forgotten": True}
+    author = body.get("author")
+    return {**body, "text": DELETED, **({"author": {**author, "name": SOMEONE}} if isinstance(author, dict) else {})}
+
+
+def _step(output: dict[str, Any], principal: str, said: list[str]) -> bool:
+    """Rewrite what a step added to the history and what it left as state; False where nothing is theirs."""
+    before = codec.encode(output)
+    for item in output.get("items", []):
+        if item.get("kind") == "user" and item.get("principal") == principal:
+            item |= {"text": DELETED, "author": SOMEONE}
+        elif item.get("kind") == "result" and item.get("origin") == "framework":
+            item["content"] = _without(item["content"], said)
+    turn = (output.get("state") or {}).get("turn") or {}
+    for pending in turn.get("pending", []):
+        consent = pending.get("consent")
+        if consent is not None and consent.get("principal") == principal:
+            consent["note"] = ""
+    return codec.encode(output) != before
+
+
+def _event(kind: str, data: dict[str, Any], principal: str, said: list[str]) -> bool:
+    """Rewrite an event's own data; messages are only referred to, so they need no rewriting here."""
+    author = data.get("author")
+    if (
+        kind == "message.received"
+        and isinstance(author, dict)
+        and author.get("id") == principal
+        and author.get("name") != SOMEONE
+    ):
+        author["name"] = SOMEONE
+        return True
+    if kind == "action.result" and said:
+        before = data.get("result")
+        data["result"] = _without(before, said)
+        return bool(data["result"] != before)
+    return False
+
+
+def _without(text: Any, said: list[str]) -> Any:
+    """Take quoted notes out of a sentence of the framework."""
+    if isinstance(text, str):
+        for note in said:
+            text = text.replace(quoted_note(note), quoted_note(NOTE_DELETED))
+    return text
+
+
+async def _note(store: Store, prompt_id: str) -> str:
+    note = (await store.prompt(prompt_id)).note
+    body = cast("dict[str, Any]", codec.decode(note)) if note is not None else {}
+    return str(body.get("text", ""))
+
+
+async def all_events(store: Store, run_id: str) -> AsyncIterator[Event]:
+    """Read every event of a run, hidden ones too, a page at a time."""
+    start = 0
+    while page := await store.events(run_id, start=start, limit=_PAGE, hidden=True):
+        for event in page:
+            yield event
+        start = page[-1].seq + 1

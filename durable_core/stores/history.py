@@ -1,0 +1,73 @@
+"""What a store itself writes down of a run: the hidden event of each transaction that changes what the run is.
+
+What lives here: those drafts, the same for every database. What does not: appending them, and rebuilding views from them
+(`durable_core/testing/rebuilding.py`). Leases, wake-ups and attempts are bookkeeping, not what a run is: nothing tells of them.
+What comes in needs no event: admission and interaction rows are append-only lists of their own, and their key columns say it all.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from durable_core.codec import Storable, encode
+from durable_core.model import AnswerStatus, EventDraft, PromptAnswer, StepCommit
+
+STEP: Final = "run.step"
+"""A step is finished: its number, the run's phase and turn from then on, and all that the commit settled and opened."""
+ANSWERED: Final = "run.answered"
+"""An answer settled its prompt, or a worker decided that it doesn't."""
+ENDED: Final = "run.ended"
+"""The run was ended by SQL alone; a commit that ends it says so itself."""
+STRANDED: Final = "run.stranded"
+UNSTRANDED: Final = "run.unstranded"
+
+
+def of_commit(commit: StepCommit) -> EventDraft:
+    """Tell of a finished step; what there is nothing of is left out, since most steps have little."""
+    told: dict[str, Storable] = {"n": commit.step_n, "phase": commit.phase.value}
+    if commit.turn_id is not None:
+        told["turn"] = commit.turn_id
+    if commit.consumed:
+        told["consumed"] = list(commit.consumed)
+        if commit.link_turn is not None:
+            told["link"] = commit.link_turn
+    if commit.outcomes:
+        told["outcomes"] = {item.submission_id: item.outcome.value for item in commit.outcomes}
+    if commit.prompts:
+        told["asked"] = [prompt.prompt_id for prompt in commit.prompts]
+    if commit.settle:
+        told["settled"] = {item.prompt_id: item.outcome.value for item in commit.settle}
+    if commit.starts:
+        told["starts"] = [[start.source, start.key] for start in commit.starts]
+    if commit.addresses:
+        told["addresses"] = [[channel, address] for channel, address in commit.addresses]
+    if commit.end is not None:
+        told["end"] = commit.end
+    return _hidden(STEP, told)
+
+
+def of_answer(answer: PromptAnswer, status: AnswerStatus) -> EventDraft:
+    """Tell of an answer that was decided: `outcome` is there when it settled its prompt."""
+    told: dict[str, Storable] = {"submission": answer.submission_id, "prompt": answer.prompt_id, "status": status.value}
+    if status is AnswerStatus.SETTLED:
+        told["outcome"] = answer.outcome.value
+    return _hidden(ANSWERED, told)
+
+
+def of_end(reason: str) -> EventDraft:
+    """Tell of a run's end by SQL alone."""
+    return _hidden(ENDED, {"end": reason})
+
+
+def of_strand(reason: str) -> EventDraft:
+    """Tell that the code that has the run can't go on with it."""
+    return _hidden(STRANDED, {"reason": reason})
+
+
+def of_unstrand() -> EventDraft:
+    """Tell that the run is offered to all code again."""
+    return _hidden(UNSTRANDED, {})
+
+
+def _hidden(type_: str, told: Storable) -> EventDraft:
+    return EventDraft(type=type_, body=encode(told), visible=False)

@@ -1,0 +1,53 @@
+"""The PostgreSQL store keeps its promises behind a pooler in transaction mode, and in a schema of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from durable_core.store import Store
+from durable_core.stores.postgres.connect import dsn
+from durable_core.stores.postgres.sql import quoted
+from durable_core.testing.admission import Admissions
+from durable_core.testing.bench import WindableClock
+from durable_core.testing.commits import Commits
+from durable_core.testing.prompts import Prompts
+from tests.durable_core.conformance.postgres import postgres_store
+from tests.pgbouncer import Pooler
+
+ODD = 'a "b" moor_run'
+
+
+class TestBehindPgbouncer(Admissions, Commits):
+    """What most depends on transactions and statements; two server connections serve all clients, one goes past it to listen."""
+
+    shared = True
+    url: str
+    direct: str
+
+    @pytest.fixture(autouse=True)
+    def database(self, migrated_url: str, pgbouncer: Pooler) -> None:
+        self.direct = migrated_url
+        self.url = pgbouncer.url(migrated_url.partition("?")[0].rpartition("/")[2])
+
+    async def make(self, clock: WindableClock, place: Path) -> Store:
+        return postgres_store(self.url, clock, pooler=True, listen_url=self.direct)
+
+
+class TestInANamespace(Prompts):
+    """What has the most tables in its statements."""
+
+    shared = True
+    url: str
+
+    @pytest.fixture(autouse=True)
+    async def database(self, migrated_url: str) -> None:
+        self.url = migrated_url
+        connection = await asyncpg.connect(dsn(migrated_url))
+        await connection.execute(f"ALTER SCHEMA public RENAME TO {quoted(ODD)}; CREATE SCHEMA public")
+        await connection.close()
+
+    async def make(self, clock: WindableClock, place: Path) -> Store:
+        return postgres_store(self.url, clock, namespace=ODD)
