@@ -7,13 +7,15 @@ rows spell a person's words (redaction.py), the command (housekeeping.py).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 
 from bot.ending import ending_events
-from bot.redaction import words_of
+from bot.redaction import all_events, words_of
 from durable_core import codec
-from durable_core.errors import ContentGone
-from durable_core.model import EventDraft, RunKind, RunStatus
+from durable_core.engine.signals import cancel_admission
+from durable_core.errors import ContentGone, NotFound, SessionEnded
+from durable_core.model import EventDraft, Run, RunKind, RunStatus
 from durable_core.store import Store
 
 REASON = "forgotten"
@@ -43,7 +45,11 @@ _OTHERS = """
     UNION ALL SELECT 1 FROM moor_command WHERE run_id = :run_id AND kind = 'message' AND principal <> :principal
     LIMIT 1
 """
-_OWED = "SELECT count(*) FROM moor_outbox WHERE run_id = :run_id AND state = 'pending'"
+_ENDED = "SELECT 1 FROM moor_run WHERE run_id = :run_id AND status = 'ended'"
+_SENT = """
+    SELECT 1 FROM moor_run WHERE run_id = :run_id
+        AND NOT EXISTS (SELECT 1 FROM moor_outbox WHERE run_id = :run_id AND state = 'pending')
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +75,38 @@ class Forgotten:
 async def forget_session(store: Store, session_id: str, *, by: str, seconds: float = SEND_SECONDS) -> bool:
     """End a session if it is open, then drop its key and its content; False when that was done before.
 
-    What it still owes gets a moment to be sent, so that posted cards lose their buttons. Raises: NotFound.
+    What it still owes gets a moment to be sent, so that posted cards lose their buttons. A workflow run is treated alike, with
+    what it started; it is cancelled first, so that whoever waits for it hears of it. Raises: NotFound.
     """
     run = await store.run(session_id)
-    if run.status is RunStatus.OPEN:
-        events = await ending_events(store, run, reason=REASON, by=by) if run.kind is RunKind.SESSION else []
-        if await store.end(session_id, reason=REASON, events=events):
-            await _sent(store, session_id, seconds)
-    return await store.forget(session_id)
+    if run.purged_at is not None:
+        return False
+    started = await _started(store, run)
+    if run.status is RunStatus.OPEN and run.kind is RunKind.WORKFLOW:
+        with contextlib.suppress(SessionEnded):
+            await store.admit(cancel_admission(session_id, reason=REASON, by=by))
+        await _until(store, _ENDED, session_id, seconds)
+    await store.end(session_id, reason=REASON, events=await _ending(store, run, by))
+    await _until(store, _SENT, session_id, seconds)
+    forgotten = await store.forget(session_id)
+    for child in started:
+        with contextlib.suppress(NotFound):
+            await forget_session(store, child, by=by, seconds=seconds)
+    return forgotten
+
+
+async def _ending(store: Store, run: Run, by: str) -> list[EventDraft]:
+    if run.kind is RunKind.SESSION:
+        return await ending_events(store, run, reason=REASON, by=by)
+    return [EventDraft(type=f"run.{REASON}", body=codec.encode({"by": by}))]
+
+
+async def _started(store: Store, run: Run) -> list[str]:
+    """Return the runs that a workflow run has started."""
+    if run.kind is not RunKind.WORKFLOW:
+        return []
+    started = [codec.decode(event.body) async for event in all_events(store, run.run_id) if event.type == "child.started"]
+    return [str(data["run_id"]) for data in started if isinstance(data, dict)]
 
 
 async def traces(store: Store, principal: str) -> Traces:
@@ -121,15 +151,15 @@ async def _redact(store: Store, run_id: str, principal: str, *, by: str) -> int:
     return total
 
 
-async def _sent(store: Store, run_id: str, seconds: float) -> None:
-    """Wait until a run owes nothing any more, but not longer than that."""
+async def _until(store: Store, sql: str, run_id: str, seconds: float) -> None:
+    """Wait until a statement about a run finds something, but not longer than that."""
     changed = asyncio.Event()
     unwatch = store.watch(lambda _: changed.set())
     try:
         async with asyncio.timeout(seconds):
             while True:
                 changed.clear()
-                if (await store.rows(_OWED, {"run_id": run_id}))[0][0] == 0:
+                if await store.rows(sql, {"run_id": run_id}):
                     return
                 await changed.wait()
     except TimeoutError:

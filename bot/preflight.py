@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from bot.app import Bot
     from bot.settings import Settings
+    from durable_core.engine.engine import Engine
 
 _PACKAGES = ("bot", "channels", "durable_core")
 _EXTRAS = {
@@ -168,7 +169,7 @@ def check_models(bot: Bot) -> None:
 
 
 def check_schema(settings: Settings) -> None:
-    """Refuse a SQLite file whose schema is not the one this version needs; PostgreSQL is asked when the store opens.
+    """Refuse a SQLite file whose schema is not one that this version can work on; PostgreSQL is asked when the store opens.
 
     Raises: NotReady.
     """
@@ -177,13 +178,43 @@ def check_schema(settings: Settings) -> None:
     from durable_core.errors import SchemaOutdated  # noqa: PLC0415
 
     path = sqlite_path(settings.database_url)
-    found = schema.found_version(path) if path is not None else schema.HEAD
-    if found != schema.HEAD:
-        raise NotReady(f"{SchemaOutdated(found, schema.HEAD)}.")
+    if path is not None:
+        try:
+            schema.check(path)
+        except SchemaOutdated as error:
+            raise NotReady(f"{error}.") from error
 
 
 def load_app(reference: str) -> Bot:
     """Import the bot that APP names, as `module:attribute`.
+
+    Raises: NotReady, with the line that failed.
+    """
+    found = load_named(reference, what="Bot")
+    from bot.app import Bot  # noqa: PLC0415 - the author's module has imported it by now
+
+    if not isinstance(found, Bot):
+        raise NotReady(f"APP {reference} holds a value of type {type(found).__name__}, not a Bot; name the Bot's variable.")
+    return found
+
+
+def load_worker(reference: str) -> Bot | Engine:
+    """Import the bot or the engine that APP names.
+
+    Raises: NotReady, with the line that failed.
+    """
+    found = load_named(reference, what="Bot or the Engine")
+    from bot.app import Bot  # noqa: PLC0415 - the author's module has imported one of them by now
+    from durable_core.engine.engine import Engine  # noqa: PLC0415 - same
+
+    if not isinstance(found, (Bot, Engine)):
+        kind = type(found).__name__
+        raise NotReady(f"APP {reference} holds a value of type {kind}, neither a Bot nor an Engine; name the variable of one.")
+    return found
+
+
+def load_named(reference: str, *, what: str) -> object:
+    """Import what APP names.
 
     Raises: NotReady, with the line that failed.
     """
@@ -196,12 +227,8 @@ def load_app(reference: str) -> Bot:
     found: object = _import(module_name, reference)
     for part in attribute.split("."):
         if not hasattr(found, part):
-            raise NotReady(f"APP {reference}: {module_name} has no `{attribute}`; name the variable that holds the Bot.")
+            raise NotReady(f"APP {reference}: {module_name} has no `{attribute}`; name the variable that holds the {what}.")
         found = getattr(found, part)
-    from bot.app import Bot  # noqa: PLC0415 - the author's module has imported it by now
-
-    if not isinstance(found, Bot):
-        raise NotReady(f"APP {reference} holds a value of type {type(found).__name__}, not a Bot; name the Bot's variable.")
     return found
 
 

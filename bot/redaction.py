@@ -45,7 +45,7 @@ async def words_of(store: Store, run_id: str, principal: str) -> dict[str, bytes
         output = codec.decode(step.output)
         if isinstance(output, dict) and _step(output, principal, said):
             bodies[f"step:{step.n}"] = codec.encode(output)
-    async for event in _events(store, run_id):
+    async for event in all_events(store, run_id):
         data = codec.decode(event.body)
         if isinstance(data, dict) and _event(event.type, data, principal, said):
             bodies[f"event:{event.seq}"] = codec.encode(data)
@@ -108,7 +108,8 @@ async def _note(store: Store, prompt_id: str) -> str:
     return str(body.get("text", ""))
 
 
-async def _events(store: Store, run_id: str) -> AsyncIterator[Event]:
+async def all_events(store: Store, run_id: str) -> AsyncIterator[Event]:
+    """Read every event of a run, hidden ones too, a page at a time."""
     start = 0
     while page := await store.events(run_id, start=start, limit=_PAGE, hidden=True):
         for event in page:

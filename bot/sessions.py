@@ -18,6 +18,7 @@ from bot.answers import Answers, explain
 from bot.cards import prompt_body
 from bot.ending import ending_events
 from bot.errors import Problem
+from bot.leftovers import Leftovers
 from bot.principal import Principal
 from bot.session_api import (
     Accepted,
@@ -32,7 +33,7 @@ from bot.turn.state import Limits, MessageBody, TurnPolicy, body_to_json
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
-from durable_core.errors import ContentGone, NotFound, SessionEnded
+from durable_core.errors import ContentGone, NotFound, SessionEnded, Stranded
 from durable_core.ids import new_id
 from durable_core.model import (
     Admission,
@@ -67,6 +68,7 @@ class Sessions:
     lifetime_ms: int | None
     keep_ms: int | None = None
     message_bytes: int = Limits().message_bytes
+    leftovers: Leftovers | None = None
 
     # ── input ──
 
@@ -101,7 +103,7 @@ class Sessions:
         self, caller: Principal, session_id: str, *, message: str, turn_policy: TurnPolicy | None, key: str | None
     ) -> Accepted:
         """Put a message into a session's inbox."""
-        await self._own(caller, session_id)
+        await self._usable(caller, session_id)
         policy = turn_policy or TurnPolicy.STEER
         asked: dict[str, JsonValue] = {"session": session_id, "message": message, "turn_policy": policy.value}
         receipt = await self._admit(
@@ -121,11 +123,12 @@ class Sessions:
     ) -> Sequence[ResponseResult]:
         """Answer requests; all of them must exist, each then has its own fate."""
         await self._kept(caller, session_id)
+        await self._usable(caller, session_id)
         chosen = [(response, await self._option(session_id, response)) for response in responses]
         of = payload_digest(codec.encode([[one.request_id, one.option_id, one.text] for one in responses])).hex()
         receipts = []
         for place, (response, option_id) in enumerate(chosen):
-            receipt = await self.answers.admit(
+            receipt = await self._answered(
                 response.request_id,
                 option_id,
                 principal=caller,
@@ -141,9 +144,16 @@ class Sessions:
         decided = await asyncio.gather(*(self.answers.result(receipt) for receipt in receipts))
         return [_response(response, receipt) for (response, _), receipt in zip(chosen, decided, strict=True)]
 
+    async def _answered(self, request_id: str, option_id: str, **given: Any) -> AnswerReceipt:
+        try:
+            return await self.answers.admit(request_id, option_id, **given)
+        except Stranded as error:
+            asked = "This was asked by a newer version, which has to take the answer. Send the same again."
+            raise Problem(503, "newer_version", asked, retryable=True) from error
+
     async def cancel(self, caller: Principal, session_id: str, *, turn_id: str | None, key: str | None) -> ControlStatus:
         """Stop the turn that runs."""
-        run = await self._own(caller, session_id)
+        run = await self._usable(caller, session_id)
         if run.status is RunStatus.ENDED:
             return ControlStatus.NO_ACTIVE_TURN
         asked: dict[str, JsonValue] = {"session": session_id, "cancel": turn_id}
@@ -193,8 +203,10 @@ class Sessions:
     async def events(
         self, caller: Principal, session_id: str, *, start: int, follow: bool, after: str | None = None
     ) -> AsyncIterator[JsonObject]:
-        """A session's events as envelopes."""
+        """A session's events as envelopes; what is stranded can't be followed, only read."""
         await self._kept(caller, session_id)
+        if follow:
+            await self._usable(caller, session_id)
         if after is not None:
             start = await self.streams.position_after(session_id, after)
         return self._envelopes(session_id, start, follow=follow)
@@ -282,6 +294,13 @@ class Sessions:
         run = await self._own(caller, session_id)
         if run.purged_at is not None:
             raise ContentGone(session_id)
+        return run
+
+    async def _usable(self, caller: Principal, session_id: str) -> Run:
+        """As `_own`, for a session that can be gone on with. Raises: NotFound, Stranded, Dormant."""
+        run = await self._own(caller, session_id)
+        if self.leftovers is not None:
+            await self.leftovers.refuse(run)
         return run
 
     def _agent(self, name: str | None) -> str:

@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from durable_core.clock import Clock, DatabaseClock, ManualClock
+    from durable_core.context import ChildHandle, StepContext, WorkflowContext, step_context
     from durable_core.crypto import KeyRing
-    from durable_core.errors import DurableError
+    from durable_core.engine.engine import Engine
+    from durable_core.engine.handles import PromptView, RunHandle, RunView
+    from durable_core.errors import Conflict, DurableError, NotFound, RunCancelled, RunFailed
+    from durable_core.failures import ChildFailed, Fatal, StepFailed
     from durable_core.keys import KeyProvider
+    from durable_core.operations import Answer, Hook, Option, Webhook
+    from durable_core.registry import Workflow, step, workflow
     from durable_core.retry import RetryPolicy
     from durable_core.store import Store
     from durable_core.stores.open import open_store
@@ -19,28 +25,56 @@ if TYPE_CHECKING:
     from durable_core.worker import Duties, Held, Worker, WorkerOptions
 
 __all__ = [
+    "Answer",
+    "ChildFailed",
+    "ChildHandle",
     "Clock",
+    "Conflict",
     "DatabaseClock",
     "DurableError",
     "Duties",
+    "Engine",
     "EventView",
+    "Fatal",
     "Held",
+    "Hook",
     "KeyProvider",
     "KeyRing",
     "ManualClock",
+    "NotFound",
+    "Option",
+    "PromptView",
     "RetryPolicy",
+    "RunCancelled",
+    "RunFailed",
+    "RunHandle",
+    "RunView",
+    "StepContext",
+    "StepFailed",
     "Store",
     "Streams",
+    "Webhook",
     "Worker",
     "WorkerOptions",
+    "Workflow",
+    "WorkflowContext",
     "open_store",
+    "step",
+    "step_context",
+    "workflow",
 ]
 
 _HOMES = {
     "clock": ("Clock", "DatabaseClock", "ManualClock"),
+    "context": ("ChildHandle", "StepContext", "WorkflowContext", "step_context"),
     "crypto": ("KeyRing",),
-    "errors": ("DurableError",),
+    "engine.engine": ("Engine",),
+    "engine.handles": ("PromptView", "RunHandle", "RunView"),
+    "errors": ("Conflict", "DurableError", "NotFound", "RunCancelled", "RunFailed"),
+    "failures": ("ChildFailed", "Fatal", "StepFailed"),
     "keys": ("KeyProvider",),
+    "operations": ("Answer", "Hook", "Option", "Webhook"),
+    "registry": ("Workflow", "step", "workflow"),
     "retry": ("RetryPolicy",),
     "store": ("Store",),
     "stores.open": ("open_store",),

@@ -146,14 +146,15 @@ class Guard(Coroutine[Any, Any, Any]):
         line = suspended_line(self._coro, self._loop.home)
         if asyncio.isfuture(awaited):
             awaited._asyncio_future_blocking = False  # noqa: SLF001 - as it was before this body awaited it: its own loop goes on
-        return self._loop.poisoned_by(f"the body awaited {_named(awaited)}, which nobody records", "use ctx.step(...)", line=line)
+        return self._loop.poisoned_by(f"the body awaited {named(awaited)}, which nobody records", "use ctx.step(...)", line=line)
 
 
 def _exited(error: SystemExit) -> RuntimeError:
     return RuntimeError(f"the body raised SystemExit({error.code!r}); a workflow ends by returning or raising")
 
 
-def _named(awaited: object) -> str:
+def named(awaited: object) -> str:
+    """Say what a body awaited, in words that are the same each time."""
     if isinstance(awaited, asyncio.Task):
         return f"a task of another event loop ({getattr(awaited.get_coro(), '__qualname__', '?')})"
     if asyncio.isfuture(awaited):

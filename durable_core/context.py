@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
@@ -27,6 +28,7 @@ from durable_core.operations import (
     Option,
     Webhook,
     child_run_id,
+    own_copy,
 )
 from durable_core.registry import Workflow, step_of
 
@@ -103,9 +105,6 @@ class WorkflowContext:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._loop = host.loop
-        self.random = Random(f"random:{host.run_id}")  # noqa: S311 - the same numbers in every replay is the point
-        """Seeded by the run's id: the same numbers in every replay."""
-        self._uuids = Random(f"uuid:{host.run_id}")  # noqa: S311 - same
 
     @property
     def run_id(self) -> str:
@@ -116,6 +115,15 @@ class WorkflowContext:
     def is_replaying(self) -> bool:
         """Whether what happens now happened before; for logging, never for deciding."""
         return self._host.replaying
+
+    @cached_property
+    def random(self) -> Random:
+        """Random numbers, seeded by the run's id: the same in every replay."""
+        return Random(f"random:{self.run_id}")  # noqa: S311 - that is the point
+
+    @cached_property
+    def _uuids(self) -> Random:
+        return Random(f"uuid:{self.run_id}")  # noqa: S311 - same
 
     def now(self) -> datetime:
         """Return the time of the last completion that the body saw."""
@@ -131,7 +139,7 @@ class WorkflowContext:
 
     def progress(self, value: Any) -> None:
         """Show where the run is; not recorded, not shown again in a replay."""
-        self._host.progress(value)
+        self._host.progress(own_copy(value))
 
     @overload
     def step(self, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]: ...
@@ -150,8 +158,8 @@ class WorkflowContext:
             kind=OpKind.STEP,
             name=options.name,
             fn=run,
-            args=args,
-            kwargs=kwargs,
+            args=own_copy(args),
+            kwargs=own_copy(kwargs),
             options=options,
         )
         return self._loop.open_operation(op)
@@ -247,6 +255,7 @@ class WorkflowContext:
         _refuse_awaitables(workflow.name, args, kwargs)
         op = self._loop.ledger.next_id(OpKind.CHILD, workflow.name)
         run_id = child_run_id(self._host.run_id, op if key is None else f"key:{workflow.name}:{key}")
+        args, kwargs = own_copy(args), own_copy(kwargs)
         child = ChildStart(workflow=workflow, args=args, kwargs=kwargs, run_id=run_id, key=key, detached=detached)
         return run_id, self._loop.open_operation(Operation(id=op, kind=OpKind.CHILD, name=workflow.name, child=child))
 

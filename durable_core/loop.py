@@ -19,7 +19,7 @@ from math import ceil
 from types import CodeType
 from typing import Any, Final, NoReturn, TypeVarTuple
 
-from durable_core.awaitables import DetFuture, DetHandle, DetTask, DetTimer, OpFuture, awaiting
+from durable_core.awaitables import DetFuture, DetHandle, DetTask, DetTimer, OpFuture, awaiting, named
 from durable_core.failures import BodyBlocked, Evicted, NotDurable, Poison
 from durable_core.ledger import Ledger
 from durable_core.lines import running_line, suspended_line
@@ -32,6 +32,8 @@ log = logging.getLogger("moorings.replay")
 
 _UNWINDS: Final = 8
 """How often a suspended coroutine is told to leave: each time reaches one more `finally` that awaits (CORE, Replay 5)."""
+_FOREVER: Final = 200 * 365 * 86_400.0
+"""Seconds; what an infinite delay comes to, so that it is a time that a database takes."""
 _LOOK_AT_CLOCK_EVERY: Final = 1024
 _WAIT: Final[CodeType | None] = getattr(getattr(tasks, "_wait", None), "__code__", None)
 _swap_current_task: Final = getattr(tasks, "_swap_current_task", None)  # 3.12+
@@ -75,7 +77,8 @@ class DetLoop(asyncio.AbstractEventLoop):
 
     def poisoned_by(self, what: str, use: str, *, line: str | None = None) -> Poison:
         """Poison the loop, and return what to raise; the first poison stays."""
-        error = NotDurable(what=what, line=line or running_line(sys._getframe(1), self.home), use=use)  # noqa: SLF001 - the way to a line
+        line = line or running_line(sys._getframe(1), self.home) or self.where()  # noqa: SLF001 - the way to a line
+        error = NotDurable(what=what, line=line, use=use)
         if self.poison is None:
             self.poison = error
         return error
@@ -125,7 +128,8 @@ class DetLoop(asyncio.AbstractEventLoop):
         timer = DetTimer(when, callback, args, self, context)
         if self.evicting:
             return timer
-        due_ms = self._started_ms + ceil(when * 1000 - 0.01)  # floats miss by less; nothing is due early
+        # Floats miss by less than 10 µs; nothing is due early.
+        due_ms = self._started_ms + ceil(min(when, _FOREVER) * 1000 - 0.01)
         if due_ms <= self.now_ms:
             self._ready.append(timer)
         else:
@@ -235,7 +239,7 @@ class DetLoop(asyncio.AbstractEventLoop):
     def _check_waited(self, waited: Any) -> None:
         for one in waited:
             if getattr(one, "get_loop", lambda: self)() is not self:
-                self.refuse(f"asyncio.wait() on {one!r} of another event loop", "use ctx.step(...)")
+                self.refuse(f"asyncio.wait() on {named(one)}", "use ctx.step(...)")
             if len(waited) > 1 and not isinstance(one, DetFuture | DetTask):
                 self.refuse(
                     f"asyncio.wait() on several with a {type(one).__name__}, whose order differs between processes",
@@ -263,6 +267,9 @@ class DetLoop(asyncio.AbstractEventLoop):
         try:
             first()
             self._drain()
+        except BaseException:  # Ctrl-C, or an entry that can't be read: what the body saw of it is not known
+            self.poison = self.poison or Evicted(self._watch.run_id)
+            raise
         finally:
             seconds = dog.leave(self._watch, outer_watch)
             self._thread = None
@@ -304,6 +311,7 @@ class DetLoop(asyncio.AbstractEventLoop):
         self.evicting = True
         self._ready.clear()
         self.run(self._close_all)
+        self._tasks.clear()
 
     def _close_all(self) -> None:
         for task in self._tasks:  # it grows while closing

@@ -218,6 +218,19 @@ class Raised:
         return isinstance(self.error, asyncio.CancelledError)
 
 
+def own_copy(value: Any) -> Any:
+    """Return a value whose lists, dicts, sets and tuples are copies; all else in it stays the same object.
+
+    What a body hands out is not changed by it later, nor changed under it by a step: a replay would not show that.
+    """
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return kind([own_copy(one) for one in value])
+    if kind is dict:
+        return {key: own_copy(one) for key, one in value.items()}
+    return kind(value) if kind is set else value
+
+
 def child_run_id(parent: str, key: str) -> str:
     """Return the run id of a child: always the same for one parent and one operation (or key), different for any other."""
     match = re.fullmatch(r"([a-z]{2,8})_([0-7][0-9a-hjkmnp-tv-z]{25})", parent)

@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 
 from durable_core import codec
 from durable_core.clock import Clock, DatabaseClock, milliseconds
-from durable_core.crypto import KeyRing, payload_digest
+from durable_core.crypto import payload_digest
 from durable_core.engine.commits import ANYONE
 from durable_core.engine.handles import PromptView, RunHandle, RunView, Waiters, status_of
 from durable_core.engine.opening import opened
@@ -25,16 +25,18 @@ from durable_core.engine.signals import by_hook, cancel_admission, signal_admiss
 from durable_core.engine.starts import start_admission
 from durable_core.errors import NotFound, SessionEnded
 from durable_core.ids import new_id
+from durable_core.keys import Keys
 from durable_core.model import AnswerReceipt, Interaction, Lane, PromptAnswer, PromptOutcome, ToRun
 from durable_core.registry import Registry, Workflow
 from durable_core.store import Store
+from durable_core.stores.open import StoreOptions
 from durable_core.streams import EventView, Streams
 from durable_core.worker import Held, Worker, WorkerOptions
 
 DEPLOYMENT_VARIABLE: Final = "MOORINGS_DEPLOYMENT"
 _RUNS: Final = """
     SELECT run_id, name, status, phase, end_reason, stranded, created_at, ended_at FROM moor_run
-    WHERE kind = 'workflow' ORDER BY created_at DESC, run_id DESC LIMIT :most
+    WHERE kind = 'workflow' AND (:name = '' OR name = :name) ORDER BY created_at DESC, run_id DESC LIMIT :most
 """
 _MOST: Final = 10_000
 
@@ -45,7 +47,7 @@ class Engine:
     Args:
         database: `sqlite:///file.db`, `sqlite:///:memory:`, `postgresql://…`, or a store that is open already (it stays so).
         workflows: what it can run; runs of others are left alone.
-        keys: what content is encrypted with; else MOORINGS_ENCRYPTION_KEYS, else a key file beside the SQLite file.
+        keys: what content is encrypted with, or who gives it; else MOORINGS_ENCRYPTION_KEYS, else a file beside the SQLite file.
         clock: the database's unless a test sets it by hand.
         deployment: the name of this version of the app; the fingerprint of its code unless given.
         options: bounds of its worker.
@@ -53,6 +55,7 @@ class Engine:
         work: whether it advances runs; else it only starts, signals and reads them, or works by `run_due`.
         public_url: where webhooks are reached.
         keep: how long content is kept once a run has ended; for ever unless given.
+        store_options: how the database is reached: schema, pool, pooler.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class Engine:
         database: str | Store,
         *,
         workflows: Iterable[Workflow],
-        keys: KeyRing | None = None,
+        keys: Keys | None = None,
         clock: Clock | None = None,
         deployment: str | None = None,
         options: WorkerOptions | None = None,
@@ -68,6 +71,7 @@ class Engine:
         work: bool = True,
         public_url: str | None = None,
         keep: timedelta | None = None,
+        store_options: StoreOptions | None = None,
     ) -> None:
         self._database = database
         self._registry = Registry(workflows)
@@ -75,7 +79,9 @@ class Engine:
         self._clock = clock or DatabaseClock()
         self._options = replace(options or WorkerOptions(), interactions=0)  # questions of workflows settle at once
         self._migrate = migrate
-        self._work = work
+        self._store_options = store_options or StoreOptions()
+        self.works = work
+        """Whether it advances runs by itself; may be changed while it is closed."""
         self._public_url = public_url
         self._keep_ms = None if keep is None else milliseconds(keep)
         self.deployment = deployment or os.environ.get(DEPLOYMENT_VARIABLE) or self._registry.fingerprint
@@ -93,7 +99,9 @@ class Engine:
         if self._store is not None:
             raise RuntimeError("this engine is running already")
         if isinstance(self._database, str):
-            store = await opened(self._database, keys=self._keys, clock=self._clock, migrate=self._migrate)
+            store = await opened(
+                self._database, keys=self._keys, clock=self._clock, migrate=self._migrate, options=self._store_options
+            )
         else:
             store = self._database
         self._store = store
@@ -108,7 +116,7 @@ class Engine:
             keep_ms=self._keep_ms,
             poll=self._options.poll,
         )
-        if self._work:
+        if self.works:
             try:
                 self._worker = self._new_worker()
                 await self._worker.start()
@@ -164,7 +172,7 @@ class Engine:
             until_idle: go on until nothing is due any more; else take once what is due now.
             limit: take runs at most so often.
         """
-        if self._work:
+        if self.works:
             raise RuntimeError("this engine works by itself; run_due() is for Engine(..., work=False)")
         if self._store is None:
             async with self:
@@ -228,9 +236,9 @@ class Engine:
         return RunHandle(self, run_id)
 
     async def runs(self, *, status: str | None = None, workflow: str | None = None, limit: int = 100) -> list[RunView]:
-        """Return runs, the youngest first; `status` as in `RunView`."""
-        rows = await self.store.rows(_RUNS, {"most": _MOST})
-        views = [_view(row) for row in rows if workflow is None or row[1] == workflow]
+        """Return runs, the youngest first; `status` as in `RunView`, looked for among the youngest 10,000."""
+        most = limit if status is None else _MOST
+        views = [_view(row) for row in await self.store.rows(_RUNS, {"name": workflow or "", "most": most})]
         return [view for view in views if status is None or view.status == status][:limit]
 
     async def events(self, run_id: str, *, start: int = 0, follow: bool = False) -> AsyncIterator[EventView]:

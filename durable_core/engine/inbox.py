@@ -159,7 +159,7 @@ def _waiting_for(live: Live, run_id: str) -> Operation | None:
 def _child_ended(op: str, run_id: str, result: tuple[bool, Any], consumed: tuple[int, ...] = ()) -> Completion:
     ok, value = result
     output = codec.encode({"ok": ok, "value" if ok else "error": value, "run_id": run_id})
-    about = {"run_id": run_id, "ok": ok}
+    about: dict[str, codec.Storable] = {"run_id": run_id, "ok": ok}
     return Completion(kind=EntryKind.CHILD, op=op, ok=ok, output=output, consumed=consumed, about=about)
 
 

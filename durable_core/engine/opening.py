@@ -17,27 +17,28 @@ from durable_core import schema
 from durable_core.clock import Clock
 from durable_core.crypto import KeyRing, new_key_entry
 from durable_core.errors import Broken, NoKeys
+from durable_core.keys import Keys
 from durable_core.store import Store
-from durable_core.stores.open import open_store
+from durable_core.stores.open import StoreOptions, open_store
 
 KEYS_VARIABLE: Final = "MOORINGS_ENCRYPTION_KEYS"
 _SQLITE: Final = "sqlite:///"
 _MEMORY: Final = ":memory:"
 
 
-async def opened(url: str, *, keys: KeyRing | None, clock: Clock, migrate: bool | None) -> Store:
+async def opened(url: str, *, keys: Keys | None, clock: Clock, migrate: bool | None, options: StoreOptions) -> Store:
     """Return an open store. A SQLite file is made and brought to the right schema by itself, unless `migrate` is False.
 
     Raises:
-        NoKeys, BadKeyRing: there are no keys, or not those of the data.
+        NoKeys, BadKeyRing, KeysNotGiven, KeyMissing, KeyWrong: there are no keys, or not those of the data.
         SchemaOutdated: the database has to be migrated first.
         Unavailable, Broken: the database's own.
     """
     path = sqlite_path(url)
-    ring = keys or (KeyRing.parse(new_key_entry()) if url == _SQLITE + _MEMORY else find_keys(path, os.environ))
+    given = keys or (KeyRing.parse(new_key_entry()) if url == _SQLITE + _MEMORY else find_keys(path, os.environ))
     if migrate or (migrate is None and path is not None):
         await asyncio.to_thread(_migrate, url, path)
-    store = open_store(url, keys=ring, clock=clock)
+    store = open_store(url, keys=given, clock=clock, options=options)
     await store.open()
     return store
 

@@ -21,7 +21,7 @@ from durable_core.engine.loading import WarmBodies, cold, warm
 from durable_core.engine.starts import read_header
 from durable_core.engine.steps import LEAVE_SECONDS, VALUE_LIMIT, unstorable
 from durable_core.engine.threads import Threads, being_cancelled, wording
-from durable_core.errors import AddressTaken, DurableError, LeaseLost, PromptTaken, TooLarge, Unstorable
+from durable_core.errors import AddressTaken, CommitUnknown, DurableError, LeaseLost, PromptTaken, TooLarge, Unavailable, Unstorable
 from durable_core.failures import NonDeterminism, Poison
 from durable_core.internal import read
 from durable_core.model import MAX_CHARGED, Abilities, Claim, Committed, StepCommit
@@ -196,9 +196,7 @@ class Runner:
         """Commit; None when the run had to be ended instead. A question that somebody answered meanwhile is left alone."""
         while True:
             try:
-                async for attempt in retrying_unavailable():
-                    with attempt:
-                        return await self.store.commit(commit)
+                return await self._surely(commit)
             except PromptTaken as taken:
                 if settles and commit.settle[0].prompt_id == taken.prompt_id:
                     raise _Anew from taken
@@ -264,7 +262,7 @@ class Runner:
         children = tuple(run_id for run_id in live.children.values() if run_id not in live.results)
         at = max(live.at, live.now())
         claim = live.held.claim
-        await self._write_end(
+        await self._surely(
             end_commit(
                 claim, live.start, end, step_no=live.step_no, seen=live.seen, at=at, children=tuple(dict.fromkeys(children))
             )
@@ -274,12 +272,19 @@ class Runner:
         """End a run whose body is not there."""
         start = read_header(claim.header)
         seen = claim.signals.inbox_seq
-        await self._write_end(end_commit(claim, start, end, step_no=claim.step_no, seen=seen, at=claim.now, children=()))
+        await self._surely(end_commit(claim, start, end, step_no=claim.step_no, seen=seen, at=claim.now, children=()))
 
-    async def _write_end(self, commit: StepCommit) -> None:
-        async for attempt in retrying_unavailable():
-            with attempt:
-                await self.store.commit(commit)
+    async def _surely(self, commit: StepCommit) -> Committed:
+        """Commit, again where the database was away for moments: a step that was done is not to be done again for that."""
+        try:
+            return await self.store.commit(commit)
+        except CommitUnknown:
+            raise
+        except Unavailable:
+            async for attempt in retrying_unavailable():
+                with attempt:
+                    return await self.store.commit(commit)
+            raise
 
     async def _poisoned(self, claim: Claim, poison: Poison, *, live: Live | None = None, step_no: int = 0) -> None:
         """Set a run aside that this code can't go on with; end one whose code can't be replayed by anybody."""

@@ -69,7 +69,8 @@ class Threads:
 
 async def called(function: partial[Any], *, name: str, threads: Threads) -> Ended:
     """Call author code, on the loop if it is a coroutine function, else in a thread."""
-    if not takes_loop(function.func):
+    code = getattr(function.func, "__code__", None)  # the sure sign, at a tenth of the cost of asking for all others
+    if not (code is not None and code.co_flags & inspect.CO_COROUTINE) and not takes_loop(function.func):
         ended = await threads.run(function, name)
         if ended.error is not None or not inspect.isawaitable(ended.value):
             return ended

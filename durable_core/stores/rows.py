@@ -244,6 +244,7 @@ def abilities(able: Abilities) -> dict[str, str | int]:
         "sessions": int(able.sessions),
         "workflows": names(able.workflows),
         "code": able.code,
+        "since": able.since,
     }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.forget import forget_principal, traces
 from bot.housekeeping import told_of_keys
 from bot.principal import Principal
 from bot.turn.state import MessageBody, body_to_json
@@ -17,7 +18,7 @@ from durable_core.clock import DatabaseClock
 from durable_core.crypto import KeyRing, new_key_entry
 from durable_core.errors import ContentGone
 from durable_core.ids import new_id
-from durable_core.keys import Rewrapped
+from durable_core.keys import Rewrapped, rewrap_all
 from durable_core.model import Admission, CommandKind, NewRun, Run, RunStatus, ToAddress
 from durable_core.stores.open import open_store
 from tests.bot.command import environment, refusal, run
@@ -161,6 +162,29 @@ def test_forget_a_person(tmp_path: Path, url: str) -> None:
     again = run(tmp_path, "forget", "slack:T1:U1", "--yes", env=env).stdout
     assert "0 sessions as a whole, words in 0 sessions" in again
     assert "Nothing is stored of slack:T1:U9" in run(tmp_path, "forget", "slack:T1:U9", "--yes", env=env).stdout
+
+
+# on PostgreSQL
+
+
+async def test_on_postgres_too(migrated_url: str) -> None:
+    old, new = new_key_entry(), new_key_entry()
+    lines = [("a", "slack:T1:U1", "mine"), ("b", "slack:T1:U1", "secret"), ("b", "slack:T1:U2", "hello")]
+    [alone, shared] = await said(migrated_url, KeyRing.parse(old), *lines)
+    both = KeyRing.parse(f"{new},{old}")
+    store = open_store(migrated_url, keys=both, clock=DatabaseClock())
+    await store.open()
+    done = await rewrap_all(store, batch=1)
+    assert (done.changed, done.in_use) == (2, {new.partition(":")[0]: 2})
+    found = await traces(store, "slack:T1:U1")
+    assert (found.alone, found.shared) == ((alone,), (shared,))
+    forgotten = await forget_principal(store, "slack:T1:U1", by="operator", seconds=0)
+    assert (forgotten.sessions, forgotten.redacted) == ((alone,), {shared: 1})
+    again = await forget_principal(store, "slack:T1:U1", by="operator", seconds=0)
+    assert (again.sessions, again.redacted) == ((), {})
+    await store.close()
+    assert (await look(migrated_url, KeyRing.parse(new), alone))[1] is None
+    assert (await look(migrated_url, KeyRing.parse(new), shared))[1] == "[message deleted]"
 
 
 # vacuum

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,13 @@ from sqlalchemy import make_url
 
 from bot.agent import Agent
 from bot.app import Bot
+from bot.forget import forget_principal, forget_session, traces
 from bot.participants import join_session, takes_part
+from bot.redaction import words_of
 from bot.runtime import Runtime, open_runtime
 from bot.settings import Settings, sqlite_url
 from durable_core.crypto import new_key_entry
+from durable_core.keys import keys_in_use
 from durable_core.model import Phase
 from durable_core.schema import upgrade
 from durable_core.testing.acts import asked, start
@@ -71,5 +75,25 @@ async def test_the_board_knows_which_threads_wait(settings: Settings) -> None:
         assert await runtime.console.threads() == []
         sql = "SELECT a.address FROM moor_address a JOIN moor_run r ON r.run_id = a.run_id WHERE r.phase = :phase"
         assert await runtime.store.rows(sql, {"phase": Phase.WAITING.value}) == [(ADDRESS,)]
+    finally:
+        await runtime.close()
+
+
+async def test_somebodys_words_are_found_and_forgotten(settings: Settings) -> None:
+    runtime = await opened(settings)
+    try:
+        store = runtime.store
+        claim = await start(store)
+        found = await traces(store, ALICE)
+        assert (found.alone, found.shared) == ((claim.run_id,), ())
+        assert await words_of(store, claim.run_id, ALICE) != {}
+        await store.admit(replace(message(claim.run_id), principal=BOB))
+        found = await traces(store, BOB)
+        assert (found.alone, found.shared) == ((), (claim.run_id,))
+        forgotten = await forget_principal(store, BOB, by="operator")
+        assert set(forgotten.redacted) == {claim.run_id}
+        assert await forget_session(store, claim.run_id, by="operator")
+        assert await keys_in_use(store) == {}
+        assert (await traces(store, ALICE)).alone == ()
     finally:
         await runtime.close()

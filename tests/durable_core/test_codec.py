@@ -17,7 +17,7 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from durable_core.codec import LIMIT, MAX_DEPTH, decode, encode
+from durable_core.codec import LIMIT, MAX_DEPTH, MOST, decode, encode, size_of
 from durable_core.errors import Broken, TooLarge, Unstorable
 
 if TYPE_CHECKING:
@@ -212,12 +212,25 @@ class TestSize:
             encode("a" * 99, limit=100)
         assert (caught.value.size, caught.value.limit) == (101, 100)
 
+    def test_size_is_what_the_limit_counts(self) -> None:
+        assert size_of("a" * 98) == 100
+        with pytest.raises(Unstorable):
+            size_of("\ud800")
+
+    def test_what_is_put_together_of_values_at_the_limit_is_read(self) -> None:
+        together = encode(["a" * (LIMIT - 10)] * 3, limit=MOST)
+        value = decode(together)
+        assert isinstance(value, list)
+        assert len(value) == 3
+        with pytest.raises(TooLarge):
+            encode(["a" * (LIMIT - 10)] * 3)
+
     def test_a_decompression_bomb_is_refused_before_it_is_expanded(self) -> None:
-        bomb = b"\x02" + zstandard.ZstdCompressor(level=1).compress(b" " * (LIMIT + 1))
-        assert len(bomb) < 5000
+        bomb = b"\x02" + zstandard.ZstdCompressor(level=1).compress(b" " * (MOST + 1))
+        assert len(bomb) < 20_000
         with pytest.raises(TooLarge) as caught:
             decode(bomb)
-        assert caught.value.size == LIMIT + 1
+        assert caught.value.size == MOST + 1
 
     def test_a_bomb_that_hides_its_size_is_refused(self) -> None:
         bomb = zstandard.ZstdCompressor(level=1, write_content_size=False).compress(b" " * 1_000_000)

@@ -22,6 +22,11 @@ async def other(ctx: WorkflowContext, n: int, *, flag: bool = False) -> int:
     return n
 
 
+def take(value: Any) -> Any:
+    """Be a step that takes anything."""
+    return value
+
+
 def told(fn: Any, **options: Any) -> Any:
     return Play(Workflow("body", fn), **options).result
 
@@ -80,6 +85,36 @@ class TestStep:
         first, second = told(body)
         assert first == "argument 'two' of add is not awaited yet: write `await` before it"
         assert second == "argument 'one' of add is not awaited yet: write `await` before it"
+
+    def test_rule_7_a_step_and_the_body_do_not_share_what_they_change(self) -> None:
+        @workflow
+        async def body(ctx: WorkflowContext) -> list[Any]:
+            cart: list[Any] = ["apple", {"n": 1}, (1, [2])]
+            waiting = ctx.step(take, cart)
+            ctx.child(other, cart)
+            ctx.progress(cart)
+            cart[1]["n"] = 2
+            cart[2][1].append(3)
+            await waiting
+            return cart
+
+        play = Play(body)
+        given = play.replay.wanted[0].args[0]
+        assert given == ["apple", {"n": 1}, (1, [2])]
+        assert play.replay.wanted[1].child is not None
+        assert play.replay.wanted[1].child.args[0] == given == play.progress[0]
+        given.clear()
+        assert play.done("step:take#0").again().result == ["apple", {"n": 2}, (1, [2, 3])]
+
+    def test_what_is_no_plain_container_is_handed_over_as_it_is(self) -> None:
+        client = object()
+
+        @workflow
+        async def body(ctx: WorkflowContext) -> None:
+            await ctx.step(take, {"client": client, "seen": {1}})
+
+        (op,) = Play(body).replay.wanted
+        assert op.args[0] == {"client": client, "seen": {1}}
 
     def test_a_called_function_is_refused_with_the_right_form(self) -> None:
         async def body(ctx: WorkflowContext) -> None:

@@ -348,6 +348,21 @@ def test_timers_can_be_moved() -> None:
     assert play.fire().again().result == "late"
 
 
+def test_an_infinite_delay_is_a_timer_far_away() -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> str:
+        try:
+            async with asyncio.timeout(1):
+                await asyncio.sleep(float("inf"))
+        except TimeoutError:
+            return "over"
+        return "never"
+
+    play = Play(body)
+    assert len(play.wanted) == 2
+    assert play.fire().again().result == "over"
+
+
 def test_call_later_runs_and_call_at_in_the_past_runs_at_once() -> None:
     @workflow
     async def body(ctx: WorkflowContext) -> list[int]:

@@ -447,6 +447,51 @@ class TestQuestions:
         assert play.result == ["t0", None, {"paid": True}, [2]]
 
 
+async def compute_plan(service: str) -> dict[str, str]:
+    return {"service": service}
+
+
+async def roll_out(plan: dict[str, str]) -> str:
+    return f"{plan['service']} is out"
+
+
+@workflow
+async def deploy(ctx: WorkflowContext, service: str) -> str:
+    plan = await ctx.step(compute_plan, service)
+    answer = await ctx.ask(
+        f"Deploy {service}?", options=[Option("go", "Deploy"), Option("stop", "Cancel")], expires=timedelta(days=3)
+    )
+    if answer.option_id != "go":
+        return "not deployed" + (", nobody answered" if answer.expired else "")
+    await ctx.sleep(timedelta(minutes=10))
+    return await ctx.step(roll_out, plan)
+
+
+class TestDeploy:
+    """The example of the guide, dropped at every place."""
+
+    def test_it_is_deployed_after_a_yes_and_ten_minutes(self) -> None:
+        play = Play(deploy, "web").again().done("step:compute_plan#0", {"service": "web"}).again()
+        assert play.wanted == ["ask:#0"]
+        play.answer(option_id="go", by="alice").again()
+        assert play.wanted == ["timer:600000#0"]
+        play.fire().again()
+        assert play.replay.wanted[0].args == ({"service": "web"},)
+        assert play.done("step:roll_out#0", "web is out").again().result == "web is out"
+
+    @pytest.mark.parametrize(
+        ("fields", "said"),
+        [
+            ({"option_id": "stop"}, "not deployed"),
+            ({"expired": True}, "not deployed, nobody answered"),
+            ({"cancelled": True}, "not deployed"),
+        ],
+    )
+    def test_it_is_not_without_one(self, fields: dict[str, Any], said: str) -> None:
+        play = Play(deploy, "web").done("step:compute_plan#0", {"service": "web"}).again().answer(**fields)
+        assert play.again().result == said
+
+
 def test_a_step_keeps_its_options() -> None:
     @step(name="charge", attempts=2, timeout=5)
     async def pay(amount: int) -> None: ...

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import aiohttp
 import pytest
 
 from durable_core import loop as loop_module
@@ -224,6 +225,50 @@ def test_every_method_of_a_loop_is_there_or_refused() -> None:
     assert missing == []
 
 
+class TestLibraries:
+    def test_a_connection_is_refused_with_the_line_of_the_body(self) -> None:
+        @workflow
+        async def body(ctx: WorkflowContext) -> None:
+            await ctx.step(fetch, "a")
+            await asyncio.open_connection("127.0.0.1", 9)
+
+        with pytest.raises(NotDurable) as caught:
+            Play(body).done("step:fetch#0")
+        assert "loop.create_connection() in a workflow body; I/O belongs in ctx.step" in str(caught.value)
+        assert f":{body.fn.__code__.co_firstlineno + 3} (body)" in str(caught.value)
+
+    def test_an_http_client_is_refused_with_the_line_of_the_body(self) -> None:
+        @workflow
+        async def body(ctx: WorkflowContext) -> str:
+            async with aiohttp.ClientSession() as session, session.get("http://localhost:9/") as reply:
+                return await reply.text()
+
+        error = poison(body=body)
+        assert isinstance(error, NotDurable)
+        assert f":{body.fn.__code__.co_firstlineno + 2} (body)" in str(error)
+
+    def test_a_process_is_refused(self) -> None:
+        @workflow
+        async def body(ctx: WorkflowContext) -> None:
+            await asyncio.create_subprocess_exec("true")
+
+        assert "loop.subprocess_exec() in a workflow body" in str(poison(body=body))
+
+    def test_a_loop_of_its_own_can_not_be_run(self) -> None:
+        @workflow
+        async def body(ctx: WorkflowContext) -> str:
+            coro = asyncio.sleep(0)
+            try:
+                asyncio.run(coro)
+            except RuntimeError as error:
+                return str(error)
+            finally:
+                coro.close()
+            return "it ran"
+
+        assert "cannot be called from a running event loop" in Play(body).result
+
+
 class TestIdle:
     """Rule 4: what no yield shows."""
 
@@ -358,6 +403,38 @@ def test_an_exit_in_a_callback_ends_the_body_not_the_worker() -> None:
         await ctx.step(fetch, "a")
 
     assert "a callback raised SystemExit(1)" in str(poison(body=body))
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, GeneratorExit])
+def test_an_interrupted_body_is_not_driven_any_more(interrupt: type[BaseException]) -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> None:
+        await ctx.step(fetch, "a")
+        raise interrupt
+
+    play = Play(body)
+    if interrupt is KeyboardInterrupt:
+        with pytest.raises(KeyboardInterrupt):
+            play.done("step:fetch#0")
+        with pytest.raises(Evicted):
+            play.replay.deliver(Entry(n=1, kind=EntryKind.CANCEL))
+        assert play.outcome is None
+        play.replay.close()
+    else:
+        assert isinstance(play.done("step:fetch#0").error, interrupt)
+
+
+def test_an_entry_that_can_not_be_read_ends_the_body() -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> None:
+        await ctx.webhook()
+
+    play = Play(body)
+    with pytest.raises(KeyError):
+        play.deliver(EntryKind.WEBHOOK, "webhook:#0", {})
+    with pytest.raises(Evicted):
+        play.replay.deliver(Entry(n=1, kind=EntryKind.CANCEL))
+    play.replay.close()
 
 
 def test_lost_errors_are_logged_once_and_not_in_replays(caplog: pytest.LogCaptureFixture) -> None:

@@ -202,6 +202,25 @@ async def test_an_old_file_shrinks_by_vacuum_and_then_by_itself(tmp_path: Path, 
     assert await purged(path, clock) < full / 4
 
 
+async def test_a_dropped_key_is_nowhere_in_the_file(tmp_path: Path, clock: ManualClock) -> None:
+    path = tmp_path / "moorings.db"
+    schema.upgrade(f"sqlite:///{path}")
+    store = await on_file(path, clock)
+    runs = [await ended(store, f"a{n}", keep_ms=None) for n in range(20)]
+    keys = [bytes(key) for (key,) in await store.rows("SELECT session_key FROM moor_run", {}) if isinstance(key, bytes)]
+    await store.close()
+    assert [key for key in keys if key[-40:] not in whole(path)] == []
+    store = await on_file(path, clock)
+    for run_id in runs:
+        assert await store.forget(run_id)
+    await store.close()
+    assert [key for key in keys if key[-40:] in whole(path)] == []
+
+
+def whole(path: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in sorted(path.parent.glob("moorings.db*")) if file.is_file())
+
+
 async def test_vacuum_beside_an_open_store_loses_nothing(tmp_path: Path, clock: ManualClock) -> None:
     path = tmp_path / "moorings.db"
     schema.upgrade(f"sqlite:///{path}")

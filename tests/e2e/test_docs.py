@@ -7,14 +7,21 @@ import json
 import re
 import sys
 import types
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot import Bot, Tool
 from channels.testing import ChannelContract
+from durable_core.clock import ManualClock
+from durable_core.keys import rewrap_all
+from durable_core.schema import upgrade
+from durable_core.stores.open import open_store
+from durable_core.testing.builders import message
 from tests import house
 from tests.bot.command import ROOT, run
 from tests.e2e.demo import Demo
@@ -72,6 +79,38 @@ async def test_the_test_in_the_guide_to_slack_passes_and_is_short() -> None:
     [test] = [block for block in house.python_blocks((ROOT / "docs" / "slack.md").read_text()) if "# test_refund.py" in block]
     body = test.partition("async def")[2].strip().splitlines()
     assert len(body) < 15
+
+
+class FakeKms:
+    """Decrypts what it encrypted, in the same context."""
+
+    SECRET = bytes(range(100, 132))
+
+    def encrypt(self, key: bytes) -> str:
+        return b64encode(bytes(a ^ b for a, b in zip(key, self.SECRET, strict=True))).decode()
+
+    async def decrypt(self, *, CiphertextBlob: bytes, EncryptionContext: dict[str, str]) -> dict[str, bytes]:  # noqa: N803
+        assert EncryptionContext == {"app": "moorings"}
+        return {"Plaintext": bytes(a ^ b for a, b in zip(CiphertextBlob, self.SECRET, strict=True))}
+
+
+async def test_the_keys_of_the_guide_come_from_a_kms(tmp_path: Path) -> None:
+    kms, clock = FakeKms(), ManualClock(1_800_000_000_000)
+    old, new = b"o" * 32, b"n" * 32
+    url = f"sqlite:///{tmp_path / 'm.db'}"
+    upgrade(url)
+    with loaded("keys-and-retention.md") as names:
+        assert names["bot"].retention.days == 30
+        for encrypted, wrapped in ({"k1": old}, 0), ({"k2": new, "k1": old}, 1), ({"k2": new}, 0):
+            bot = names["app"](kms, {key_id: kms.encrypt(key) for key_id, key in encrypted.items()})
+            bot.check()
+            store = open_store(url, keys=bot.keys, clock=clock)
+            await store.open()
+            if "k2" not in encrypted:
+                await store.admit(message())
+            assert (await rewrap_all(store)).changed == wrapped
+            assert len(await store.rows("SELECT 1 FROM moor_run", {})) == 1
+            await store.close()
 
 
 def test_the_walk_over_http_ends_as_it_says(demo: Demo, tmp_path: Any) -> None:

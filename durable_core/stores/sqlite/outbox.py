@@ -69,6 +69,11 @@ _NEXT: Final = """
     WHERE channel = ? AND address = ? AND state = 'pending' ORDER BY lane_seq LIMIT 1
 """
 _ADVANCE: Final = "UPDATE moor_lane SET done_seq = done_seq + 1 WHERE channel = ? AND address = ?"
+_DEAD: Final = "SELECT run_id, channel, address FROM moor_outbox WHERE delivery_id = ? AND state = 'dead'"
+# Its attempts stay: it may have been sent after all, so it is looked for first.
+_REPLAY: Final = """
+    UPDATE moor_outbox SET state = 'pending', lane_seq = ?, done_at = NULL, attempts = max(attempts, 1) WHERE delivery_id = ?
+"""
 _DONE: Final = """
     UPDATE moor_outbox SET state = :state, ref = :ref, last_error = :error, done_at = max(at, :now)
     WHERE delivery_id = :delivery_id
@@ -205,6 +210,18 @@ def take_back(tx: Tx, which: str, parameters: dict[str, str]) -> None:
 def take_back_expired(tx: Tx) -> None:
     """Give back lanes whose sender's lease is over."""
     take_back(tx, "owner IS NOT NULL AND lease_until < :now", {})
+
+
+def replay(tx: Tx, delivery_id: str) -> bool:
+    """Owe a dead letter again, behind what its lane owes by now; False when there is no such dead letter."""
+    row = tx.one(_DEAD, (delivery_id,))
+    if row is None:
+        return False
+    run_id, channel, address = row
+    lane = tx.one(_LANE, {"channel": channel, "address": address, "now": tx.now})
+    tx.run(_REPLAY, (lane and lane[0], delivery_id))
+    tx.changed.add(run_id)
+    return True
 
 
 def _sendable(tx: Tx, rows: list[Row]) -> tuple[OutboxItem, ...]:

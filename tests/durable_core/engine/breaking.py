@@ -11,7 +11,9 @@ from typing import Any, cast
 
 from durable_core.store import Store
 
-COUNTED = frozenset({"admit", "claim", "commit", "release", "refresh", "steps", "prompt", "charge", "strand", "claim_lanes", "finish"})
+COUNTED = frozenset(
+    {"admit", "claim", "commit", "release", "refresh", "steps", "prompt", "charge", "strand", "claim_lanes", "finish"}
+)
 """Calls that are boundaries; when others come is a matter of real time."""
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -97,13 +99,13 @@ async def lives_until(world: World, at: int | None, *, after: bool, run_id: str)
     driving = asyncio.create_task(drive(world, run_id, outside))
     dead = asyncio.create_task(breaking.dead.wait())
     before = asyncio.all_tasks()
-    entering = asyncio.create_task(engine.__aenter__())
+    entering: asyncio.Task[Any] = asyncio.create_task(engine.__aenter__())
     async with asyncio.timeout(PATIENCE):
         await asyncio.wait({driving, dead}, return_when=asyncio.FIRST_COMPLETED)
     for task in (dead, driving):
         task.cancel()
     breaking.dead.set()
-    gone = asyncio.all_tasks() - before - {asyncio.current_task()} | {entering}
+    gone: set[asyncio.Task[Any]] = {*(asyncio.all_tasks() - before), entering}
     for task in gone:
         task.cancel()
     await asyncio.wait({driving})
@@ -221,7 +223,7 @@ async def test_four_crashes_of_one_attempt_end_the_run(disk: World) -> None:
         before = asyncio.all_tasks()
         async with asyncio.timeout(PATIENCE):
             entered = await Engine(breaking.as_store, workflows=[deadly], clock=disk.clock, options=FAST).__aenter__()
-            await until(lambda crash=crash: len(began) > crash)
+            await until(more_than(began, crash))
         breaking.dead.set()
         for task in asyncio.all_tasks() - before:
             task.cancel()
@@ -248,9 +250,9 @@ async def test_a_step_that_outlives_no_worker_fails_while_others_go_on(disk: Wor
     @workflow
     async def mixed(ctx: WorkflowContext) -> list[Any]:
         async def count() -> int:
-            for number in range(10):
+            for _ in range(10):
                 await ctx.wait_for(f"tick {ctx.run_id}")
-            return number
+            return 10
 
         counting = asyncio.ensure_future(count())
         try:
@@ -268,10 +270,10 @@ async def test_a_step_that_outlives_no_worker_fails_while_others_go_on(disk: Wor
             breaking = Breaking(dying, at=None)
             before = asyncio.all_tasks()
             await Engine(breaking.as_store, workflows=[mixed], clock=disk.clock, options=FAST).__aenter__()
-            await until(lambda crash=crash: len(began) > crash)
+            await until(more_than(began, crash))
             steps = len(await store.steps(run.run_id))
             await outside.signal(run_id=run.run_id, name=f"tick {run.run_id}", value=crash)
-            await until(lambda steps=steps: grown(store, run.run_id, steps))
+            await until(partial(grown, store, run.run_id, steps))
             breaking.dead.set()
             for task in asyncio.all_tasks() - before:
                 task.cancel()
@@ -279,6 +281,10 @@ async def test_a_step_that_outlives_no_worker_fails_while_others_go_on(disk: Wor
         async with disk.engine(mixed) as engine:
             assert await result(engine.run(run.run_id)) == ["interrupted", 4]
     assert began == [1, 2, 3, 4]
+
+
+def more_than(began: list[int], count: int) -> Callable[[], bool]:
+    return lambda: len(began) > count
 
 
 async def grown(store: Any, run_id: str, steps: int) -> bool:

@@ -45,7 +45,9 @@ async def test_a_step_is_tried_again_until_it_succeeds(world: World) -> None:
         assert failed[0].data["error"] == {"type": "ConnectionError", "message": "not now", "code": "error", "attempts": 1}
 
 
-@pytest.mark.parametrize(("error", "attempts", "code"), [(OSError("gone"), 4, "error"), (Fatal("no", code="bad_card"), 1, "bad_card")])
+@pytest.mark.parametrize(
+    ("error", "attempts", "code"), [(OSError("gone"), 4, "error"), (Fatal("no", code="bad_card"), 1, "bad_card")]
+)
 async def test_a_step_that_fails_for_good_is_told_to_the_body(world: World, error: Exception, attempts: int, code: str) -> None:
     tried: list[int] = []
 
@@ -152,7 +154,7 @@ async def test_plain_functions_run_in_threads_of_their_own(world: World) -> None
 
 @pytest.mark.parametrize(
     ("made", "code"),
-    [(lambda: object(), "unstorable"), (lambda: float("nan"), "unstorable"), (lambda: "x" * (codec.LIMIT + 1), "too_large")],
+    [(object, "unstorable"), (lambda: float("nan"), "unstorable"), (lambda: "x" * (codec.LIMIT + 1), "too_large")],
 )
 async def test_a_result_that_can_not_be_kept_fails_its_step_at_once(world: World, made: Any, code: str) -> None:
     tried: list[int] = []

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from durable_core.context import WorkflowContext
-from durable_core.errors import Conflict, NotFound, RunFailed, SessionEnded
+from durable_core.errors import Conflict, NotFound, PromptTaken, RunFailed, SessionEnded
 from durable_core.model import AnswerStatus
 from durable_core.operations import Hook, Option
 from durable_core.registry import step, workflow
+from tests.durable_core.engine.breaking import Failing
 from tests.durable_core.engine.worlds import World, events_of, parked, result, until
 
 GO = [Option("go", "Go"), Option("stop", "Stop")]
@@ -129,6 +130,21 @@ async def test_a_question_expires_and_no_answer_comes_after(world: World) -> Non
         assert (await events_of(run, "input.resolved"))[0].data["outcome"] == "expired"
 
 
+async def test_a_question_that_was_answered_behind_its_worker_is_looked_at_anew(world: World) -> None:
+    """Its worker says that it expired; the commit says that somebody was faster; the body is built anew."""
+    store = await world.open_store()
+    async with world.engine(asks, store=store, work=False) as engine:
+        run = await engine.start(asks)
+        await engine.run_due()
+        (asked,) = await run.prompts()
+    failing = Failing(store, "commit", PromptTaken(asked.prompt_id))
+    async with world.engine(asks, store=failing.as_store, work=False) as engine:
+        world.advance(days=3)
+        await engine.run_due()
+        assert failing.raised
+        assert await result(engine.run(run.run_id)) == [None, None, None, True]
+
+
 async def test_an_answer_just_before_the_end_counts(world: World) -> None:
     async with world.engine(asks, work=False) as engine:
         run = await engine.start(asks)
@@ -232,8 +248,6 @@ async def test_a_timer_fires_while_a_step_runs(world: World) -> None:
 
         return list(await asyncio.gather(ctx.step(step(slow, name="slow")), ring()))
 
-
-
     async with world.engine(both) as engine:
         run = await engine.start(both)
         await began.wait()
@@ -252,8 +266,6 @@ async def test_a_webhook_has_one_secret_address_of_its_own(world: World) -> None
         return [await ctx.wait_for(other), await ctx.wait_for(hook)]
 
     public: list[Any] = []
-
-
 
     publish = step(lambda *args: public.append(args), name="publish")
     async with world.engine(calls_back, public_url="https://x.example/") as engine:

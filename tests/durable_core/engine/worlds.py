@@ -1,6 +1,6 @@
 """Worlds: a store that outlives its engines, a clock set by hand, and what a test does to both.
 
-What lives here: opening engines on one database, moving time until something is true. What does not: workflows, which are the tests'.
+What lives here: opening engines on one database, waiting until something is true. What does not: workflows.
 """
 
 from __future__ import annotations

@@ -96,36 +96,37 @@ class Outside:
 def run(plan: Plan, seed: object, *, crashes: Random | None) -> Told:
     """Drive one body to its end, dropping it on the way where `crashes` says so."""
     walks: list[Walk] = []
-    play: Play | None = None
-    outside = Outside(seed)
-    end = "cut short"
     try:
         play = Play(walker(walks), plan)
-        while play.outcome is None and len(play.log) < MOST:
-            event = outside.next(play)
-            chance = crashes.random() if crashes else 1.0
-            if chance < 0.25:
-                play.again()
-            elif chance < 0.4:  # it saw the entry, and died before that was committed
-                play.replay.deliver(Entry(n=len(play.log), **entry(event, play.replay.now)))
-                play.replay.close()
-                play.build()
-            play.deliver(**event)
-        end = repr(play.outcome) if play.outcome else end
-        if crashes:
-            play.again()
     except Poison as poison:
-        end = f"{type(poison).__name__} {str(poison).partition(': ')[2]}"
+        return Told(worded(poison), tuple(walks[-1].said), (), (), ())
+    try:
+        drive(play, Outside(seed), crashes)
+        end = repr(play.outcome) if play.outcome else "cut short"
+    except Poison as poison:
+        end = worded(poison)
     finally:
-        if play:
+        play.replay.close()
+    return Told(end, tuple(walks[-1].said), tuple(play.log), tuple(play.progress), tuple(play.wanted))
+
+
+def drive(play: Play, outside: Outside, crashes: Random | None) -> None:
+    while play.outcome is None and len(play.log) < MOST:
+        event = outside.next(play)
+        chance = crashes.random() if crashes else 1.0
+        if chance < 0.25:
+            play.again()
+        elif chance < 0.4:  # it saw the entry, and died before that was committed
+            play.replay.deliver(Entry(n=len(play.log), **entry(event, play.replay.now)))
             play.replay.close()
-    return Told(
-        end,
-        tuple(walks[-1].said),
-        tuple(play.log if play else ()),
-        tuple(play.progress if play else ()),
-        tuple(play.wanted if play else ()),
-    )
+            play.build()
+        play.deliver(**event)
+    if crashes:
+        play.again()
+
+
+def worded(poison: Poison) -> str:
+    return f"{type(poison).__name__} {str(poison).partition(': ')[2]}"
 
 
 def entry(event: dict[str, Any], now: int) -> dict[str, Any]:

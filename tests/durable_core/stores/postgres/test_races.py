@@ -191,6 +191,34 @@ async def test_an_address_whose_run_ends_meanwhile_gets_a_new_run(stores: list[P
         assert all(submission.outcome is Outcome.ABORTED for submission in aborted)
 
 
+async def test_what_one_claim_writes_at_once_is_numbered_without_gaps(open_one: Open) -> None:
+    store = await open_one()
+    receipt = await store.admit(message(ToNew(new=new_run())))
+    claim = await claimed(store, receipt.run_id)
+    for number in range(ROUNDS):
+        drafts = (EventDraft(type="a", body=body(str(number))), EventDraft(type="b", body=body("hidden"), visible=False))
+        appended = (store.append(claim.run_id, claim.epoch, drafts) for _ in range(4))
+        recorded = (
+            store.record(
+                claim.run_id,
+                claim.epoch,
+                step_n=0,
+                key=f"{number}.{key}",
+                kind=RecordKind.REPLY,
+                input_hash="",
+                body=body("r"),
+                events=drafts,
+            )
+            for key in (0, 1, 1)
+        )
+        await asyncio.gather(*appended, *recorded)
+    await store.commit(finished(claim))
+    found = await store.events(claim.run_id, start=0, limit=10_000, hidden=True)
+    assert [event.seq for event in found] == list(range(ROUNDS * 2 * 6 + 2))
+    assert [event.index for event in found if event.index is not None] == list(range(ROUNDS * 6 + 1))
+    assert len(await store.records(claim.run_id, 0)) == ROUNDS * 2
+
+
 async def test_under_stress_nothing_sticks_and_nothing_is_written_twice(
     stores: list[PostgresStore], migrated_url: str, seed: int
 ) -> None:
