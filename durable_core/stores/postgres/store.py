@@ -51,7 +51,7 @@ from durable_core.stores.postgres.connect import Settings
 from durable_core.stores.postgres.database import SETTLE, Database
 from durable_core.stores.postgres.holding import Holding
 from durable_core.stores.postgres.inbox import Inbox
-from durable_core.stores.postgres.listen import Bell, Ear, channel_of
+from durable_core.stores.postgres.listen import ANYTHING, Bell, Ear, channel_of
 from durable_core.stores.postgres.plain import KEPT
 from durable_core.stores.postgres.tx import Tx
 from durable_core.stores.sealing import Sealing
@@ -177,7 +177,10 @@ class PostgresStore(Store):
 
     async def reap(self, owner: str) -> int:
         alive = not await self._alive.dead((owner,), fresh=True)
-        return await self._database.write(lambda tx: workers.reap(tx, owner, alive=alive), soft=True)
+        lost = await self._database.write(lambda tx: workers.reap(tx, owner, alive=alive), soft=True)
+        if not alive:
+            self._missed()
+        return lost
 
     async def due(self, owner: str, abilities: Abilities = SESSIONS) -> DueWork:
         found = await self._database.read(lambda tx: workers.due(tx, abilities))
@@ -287,6 +290,12 @@ class PostgresStore(Store):
         self._watch.tell(tuple(run_ids))
         if self._bell is not None:
             self._bell.ring(run_ids)
+
+    def _missed(self) -> None:
+        """Say to all that anything may have changed: the dead told nobody of the last they committed."""
+        self._watch.tell(None)
+        if self._bell is not None:
+            self._bell.ring(frozenset({ANYTHING}))
 
     async def _notify(self, text: str) -> None:
         await self._database.notify(channel_of(self._settings.namespace), text)
