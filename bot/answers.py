@@ -10,22 +10,25 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from pydantic import JsonValue
 
+from bot import formats
 from bot.access import AccessPolicy, Action, Deny, members_only
 from bot.access import decide as decide_access
-from bot.cards import prompt_body, settled_words
+from bot.cards import prompt_body, readable, settled_words
 from bot.edge import Threads, limited
 from bot.errors import BadArguments
+from bot.formats import Kind
+from bot.leftovers import DORMANT, Dormant, Leftovers
 from bot.people import LookUpFailed, People
 from bot.principal import Principal
 from bot.session.ready import ReadyAgent
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
-from durable_core.errors import NotFound
+from durable_core.errors import NotFound, Stranded
 from durable_core.ids import new_id
 from durable_core.model import (
     AnswerPolicy,
@@ -46,6 +49,8 @@ log = logging.getLogger("moorings.answers")
 
 POLICY_SECONDS: Final = 10.0
 """How long an author's access or approval function may take."""
+UNREADABLE_MS: Final = 5_000
+"""How long an answer that a newer version asked for is left to that version before it is looked at again."""
 WAIT_SECONDS: Final = 2.0
 """How long a caller waits for an answer that a worker has to decide."""
 
@@ -57,6 +62,8 @@ REASONS: Final[dict[str, str]] = {
     "expired": "This request has expired. Nothing was done with your answer.",
     "cancelled": "This request was cancelled. Nothing was done with your answer.",
     "ended": "This conversation has ended. Nothing was done with your answer.",
+    "session_stranded": "This conversation can't be gone on with in this version. Write a message to begin anew.",
+    "session_dormant": DORMANT,
     "unknown_option": "That is not one of the options of this request.",
 }
 
@@ -72,6 +79,7 @@ class Answers:
     threads: Threads = field(default_factory=Threads)
     """Where an author's access and approval functions run."""
     policy_seconds: float = POLICY_SECONDS
+    leftovers: Leftovers | None = None
     look_ups: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=8, first=timedelta(seconds=1)))
     """How often, and after which waits, it is found out who somebody is; then the answer is refused."""
 
@@ -97,15 +105,20 @@ class Answers:
         address where it was given: the prompt must have been put there. With ``tell`` the person is told there, alone, if the
         answer settles nothing.
 
-        Raises: NotFound (no such prompt), Conflict.
+        Raises: NotFound (no such prompt), Conflict, Stranded (a newer version asked, and runs: it has to take the answer).
         """
         prompt = await self.store.prompt(prompt_id)
         if run_id is not None and prompt.run_id != run_id:
             raise NotFound("prompt", prompt_id)
+        left = await self._left(prompt)
+        if left is None:
+            readable(prompt)
         body = prompt_body(prompt)
-        option = next((option for option in body["options"] if option["id"] == option_id), None)
-        if at is not None and not await self._put_at(prompt, at):
-            refused: str | None = "elsewhere"
+        option = next((option for option in body["options"] if option["id"] == option_id), None) if left is None else None
+        if left is not None:
+            refused: str | None = left
+        elif at is not None and not await self._put_at(prompt, at):
+            refused = "elsewhere"
         else:
             refused = "unknown_option" if option is None else await self._denied_at_once(prompt, principal, place)
         tell_at = at if tell else None
@@ -135,6 +148,19 @@ class Answers:
             events=settled_events(prompt, principal, outcome) if prompt.policy is AnswerPolicy.REQUESTER else (),
         )
         return await self.store.answer(answer)
+
+    async def _left(self, prompt: Prompt) -> str | None:
+        """Why a prompt's session is not gone on with: no version that runs reads it, or it is of an earlier start."""
+        if self.leftovers is None:
+            return None
+        run = await self.store.run(prompt.run_id)
+        if await self.leftovers.is_stranded(run):
+            return "session_stranded"
+        try:
+            await self.leftovers.refuse_dormant(run)
+        except Dormant:
+            return "session_dormant"
+        return None
 
     async def _put_at(self, prompt: Prompt, at: tuple[str, str]) -> bool:
         """Whether a copy of the prompt was owed to this address: a button's value alone gives no right."""
@@ -178,7 +204,12 @@ class Answers:
     async def evaluate(self, interaction: Interaction) -> None:
         """Decide whether somebody may answer, outside of any transaction, then settle or refuse."""
         answer = interaction.answer
-        who = cast("dict[str, Any]", codec.decode(answer.body))
+        try:
+            readable(interaction.prompt)
+            who = formats.read(Kind.ANSWER, answer.body, run_id=interaction.prompt.run_id)
+        except Stranded:  # for newer code
+            await self.store.postpone(interaction, until=await self.store.now() + UNREADABLE_MS)
+            return
         principal = Principal.from_json(who["principal"])
         tell_at = (str(who["tell_at"][0]), str(who["tell_at"][1])) if who["tell_at"] is not None else None
         try:

@@ -29,10 +29,11 @@ class Bot:
 
     With several agents `routes` names the one that answers on each channel. `deps` is a function that returns an async context
     manager (with the settings, if it takes an argument); it is opened once per worker and handed to every tool as `ctx.deps`.
-    `lifetime` ends a session that long after it began, once its turn has settled; None never does.
     `retention` says for how many days after its end the content of a session is kept: a number, 0 for none, or "default", which
     is 90. It is written down when a session begins. `keys` takes the place of MOORINGS_ENCRYPTION_KEYS: a provider that asks a
     KMS, say.
+    `lifetime` ends a session that long after it began or moved to a new version, once its turn has settled; None never does.
+    `inherit_transcript` gives the session that follows one which no version can read any more what was said there, as data.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Bot:
         lifetime: timedelta | None = timedelta(days=30),
         retention: RetentionSpec = "default",
         keys: Keys | None = None,
+        inherit_transcript: bool = False,
     ) -> None:
         self.agents = tuple(agents)
         self.channels = tuple(channels)
@@ -57,6 +59,7 @@ class Bot:
         self.lifetime = lifetime
         self.retention = Retention.of(retention)
         self.keys = keys
+        self.inherit_transcript = inherit_transcript
 
     @property
     def lifetime_ms(self) -> int | None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
+from bot import formats
+from bot.formats import Kind
 from channels.outbound import Button, ButtonStyle, Card, CardOutcome, OutcomeKind
-from durable_core import codec
 from durable_core.model import Prompt, PromptOutcome
 
 _KINDS: Final[dict[PromptOutcome, OutcomeKind]] = {
@@ -22,8 +23,16 @@ _KINDS: Final[dict[PromptOutcome, OutcomeKind]] = {
 
 
 def prompt_body(prompt: Prompt) -> dict[str, Any]:
-    """What a prompt asks, as it was frozen when it was opened."""
-    return cast("dict[str, Any]", codec.decode(prompt.body))
+    """What a prompt asks, as it was frozen when it was opened; whoever acts on it calls `readable` first."""
+    return formats.show(Kind.PROMPT, prompt.body)
+
+
+def readable(prompt: Prompt) -> None:
+    """See that a prompt can be acted on.
+
+    Raises: Stranded: a newer version wrote it.
+    """
+    formats.read(Kind.PROMPT, prompt.body, run_id=prompt.run_id)
 
 
 def button_value(prompt_id: str, option_id: str) -> str:

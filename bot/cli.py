@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from bot import housekeeping, preflight
+from bot import housekeeping, operate, preflight
 from bot.errors import BotError, NotReady
+from bot.operate import start_mark
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -46,6 +47,7 @@ commands.add_typer(keys, name="keys")
 housekeeping.add_to(commands)
 slack = typer.Typer(help="Slack.", no_args_is_help=True)
 commands.add_typer(slack, name="slack")
+operate.add_to(commands)
 
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
@@ -119,9 +121,14 @@ def dev(
     data: Data = Path(".moorings"),
     no_open: NoOpen = False,
     allow_network: AllowNetwork = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what an earlier start left unfinished.")] = False,
 ) -> None:
     """Develop: your bot on the local page, with an own SQLite file."""
-    _with_console(app, data, hears=_hears(app), host=host, port=port, no_open=no_open, allow_network=allow_network)
+    import time  # noqa: PLC0415
+
+    since = 0 if resume else int(time.time() * 1000)
+    hears = _hears(app)
+    _with_console(app, data, hears=hears, host=host, port=port, no_open=no_open, allow_network=allow_network, since=since)
 
 
 def _hears(app: str) -> list[str]:
@@ -132,13 +139,16 @@ def _hears(app: str) -> list[str]:
     return [channel.name for channel in bot.channels]
 
 
-def _with_console(app: str, data: Path, *, hears: list[str], host: str, port: int, no_open: bool, allow_network: bool) -> None:
+def _with_console(
+    app: str, data: Path, *, hears: list[str], host: str, port: int, no_open: bool, allow_network: bool, since: int = 0
+) -> None:
     """Serve a bot with the console page; its worker is a child process, which the page can kill."""
     preflight.check_host(host, allow_network=allow_network)
     preflight.check_folder(data)
     taken = preflight.listening_socket(host, port)
-    settings = _own_settings(data)
+    settings = _own_settings(data, since=since)
     _migrate_own(settings)
+    start_mark(data).write_text(f"{since}\n", encoding="utf-8")
     from bot.console.security import loopback_guard  # noqa: PLC0415
     from bot.processes import WorkerProcess, child_env, worker_command  # noqa: PLC0415
     from bot.roles import Listening  # noqa: PLC0415
@@ -164,7 +174,7 @@ def _with_console(app: str, data: Path, *, hears: list[str], host: str, port: in
     # What a platform sends comes from elsewhere, over a tunnel as a rule; its channel proves each request by its signature.
     guard = loopback_guard(port=bound, spared=("/channels",), allow_network=allow_network)
     listening = Listening(taken, guards=[guard], mount=mount, on_ready=ready)
-    worker = WorkerProcess(worker_command(app, data=str(data.resolve())), env=child_env(os.environ))
+    worker = WorkerProcess(worker_command(app, data=str(data.resolve()), since=since), env=child_env(os.environ))
     _log_to_stderr("WARNING")
     _run(app, settings, role=Role.WEB, console=True, listening=listening, worker=worker)
 
@@ -239,8 +249,11 @@ def _check_worker(bot: Bot) -> None:
 
 
 @commands.command()
-def migrate() -> None:
-    """Bring the database to the schema that this version needs."""
+def migrate(
+    *,
+    finish: Annotated[bool, typer.Option("--finish", help="Apply what older versions can't work with; none may run.")] = False,
+) -> None:
+    """Bring the database to the schema that this version needs, as far as older versions can still work with it."""
     from bot.settings import Settings, sqlite_path  # noqa: PLC0415
     from durable_core import schema  # noqa: PLC0415
 
@@ -249,9 +262,13 @@ def migrate() -> None:
     path = sqlite_path(settings.database_url)
     if path is not None:
         preflight.check_folder(path.parent)
-    known = path is not None and schema.found_version(path) == schema.HEAD
-    changed = not known and schema.upgrade(settings.database_url, namespace=settings.namespace)
-    print(f"The database is at {schema.HEAD} {'now' if changed else 'already'}.")
+        if schema.found_version(path) == schema.HEAD:
+            print(f"The database is at {schema.HEAD} already.")
+            return
+    done = schema.upgrade(settings.database_url, namespace=settings.namespace, finish=finish)
+    print(f"The database is at {done.at} {'now' if done.changed else 'already'}.")
+    if done.waiting:
+        print(f"{', '.join(done.waiting)} can be applied once no older version runs: moorings migrate --finish")
 
 
 @slack.callback()
@@ -296,6 +313,7 @@ def worker(
     app: Annotated[str, typer.Option()],
     data: Annotated[Path, typer.Option()],
     parent: Annotated[int, typer.Option()],
+    since: Annotated[int, typer.Option()] = 0,
 ) -> None:
     """Work as the child of demo or dev; it ends with its parent."""
     from bot.processes import die_with_parent  # noqa: PLC0415
@@ -303,19 +321,18 @@ def worker(
 
     die_with_parent(parent)
     _log_to_stderr("WARNING")
-    _run(app, _own_settings(data), role=Role.WORKER, console=True)
+    _run(app, _own_settings(data, since=since), role=Role.WORKER, console=True)
 
 
-def _own_settings(data: Path) -> Settings:
+def _own_settings(data: Path, *, since: int = 0) -> Settings:
     """Read the environment for a command that has its own SQLite file and keeps its own keys."""
     from dataclasses import replace  # noqa: PLC0415
 
-    from bot.settings import OF_DATABASE, Settings, kept_keys  # noqa: PLC0415
+    from bot.settings import own_settings  # noqa: PLC0415
 
-    environ = {name: value for name, value in os.environ.items() if name not in OF_DATABASE}
-    settings = Settings.from_env(environ, data=data)
+    settings = own_settings(os.environ, data)
     preflight.check_drivers(settings)
-    return settings if settings.encryption_keys else replace(settings, encryption_keys=kept_keys(data))
+    return replace(settings, dormant_before=since)
 
 
 def _migrate_own(settings: Settings) -> None:
@@ -325,7 +342,7 @@ def _migrate_own(settings: Settings) -> None:
 
     path = sqlite_path(settings.database_url)
     if path is None or schema.found_version(path) != schema.HEAD:
-        schema.upgrade(settings.database_url)
+        schema.upgrade(settings.database_url, finish=True)
 
 
 def _console_key(data: Path) -> str:

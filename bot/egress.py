@@ -11,16 +11,17 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, cast
 
+from bot import formats
 from bot.answers import explain
-from bot.cards import card
+from bot.cards import card, readable
+from bot.formats import Kind
+from bot.leftovers import Leftovers
 from bot.principal import author_id
 from channels.contract import Channel, Findable
 from channels.errors import ChannelError, DeliveryFailed, RateLimited
 from channels.outbound import Delivery, MessageRef, Outbound
-from durable_core import codec
-from durable_core.errors import Unavailable
+from durable_core.errors import Stranded, Unavailable
 from durable_core.failpoints import hit
 from durable_core.model import Buried, Lane, OutboxItem, Postponed, Sent
 from durable_core.retry import RetryPolicy
@@ -30,6 +31,8 @@ log = logging.getLogger("moorings.egress")
 
 SEND_SECONDS = 12.0
 """One attempt; well under a third of a lane's lease."""
+UNREADABLE_MS = 5_000
+"""How long what a newer version wrote is left to that version before it is looked at again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,8 @@ class Egress:
     retry: RetryPolicy = field(
         default_factory=lambda: RetryPolicy(attempts=20, first=timedelta(seconds=1), cap=timedelta(minutes=10))
     )
+
+    leftovers: Leftovers | None = None
 
     async def send(self, lane: Lane) -> None:
         """Send a lane's items in order, until one has to wait or the lane is empty."""
@@ -75,6 +80,8 @@ class Egress:
                 log.warning("delivery %s can't be sent: %s", item.delivery_id, error)
                 return await self._bury(lane, item, error.code, release=release)
             return await self._postpone(lane, item, str(error))
+        except Stranded as error:
+            return await self._unreadable(lane, item, error, release=release)
         except Unavailable:  # our own store, not the platform: no attempt
             raise
         except (ChannelError, TimeoutError, OSError) as error:
@@ -97,6 +104,16 @@ class Egress:
                 return found
         return await channel.send(delivery)
 
+    async def _unreadable(self, lane: Lane, item: OutboxItem, error: Stranded, *, release: bool) -> bool:
+        """Leave to newer code what only that reads; where there is none any more, it must not hold up what comes after it."""
+        if self.leftovers is not None and not await self.leftovers.somebody_reads(error.spec_version):
+            log.warning("delivery %s can't be sent: %s", item.delivery_id, error)
+            return await self._bury(lane, item, "unreadable", release=release)
+        until = await self.store.now() + UNREADABLE_MS
+        postponed = Postponed(delivery_id=item.delivery_id, until=until, error=str(error)[:500], counted=False)
+        await self.store.finish(lane, self.owner, postponed)
+        return False
+
     async def _postpone(self, lane: Lane, item: OutboxItem, error: str) -> bool:
         if self.retry.exhausted(item.attempts + 1):
             return await self._bury(lane, item, f"gave up: {error}", release=True)
@@ -109,10 +126,11 @@ class Egress:
         return not release
 
     async def _render(self, item: OutboxItem) -> Outbound:
-        body = cast("dict[str, Any]", codec.decode(item.body))
+        body = formats.read(Kind.OUTBOX, item.body, run_id=item.run_id)
         match body.get("kind"):
             case "card" if item.prompt_id is not None:
                 prompt = await self.store.prompt(item.prompt_id)
+                readable(prompt)
                 return Outbound("", card(prompt, result=str(body.get("result", ""))))
             case "reply":
                 return Outbound(await self._reply(item, int(body["step"])))
@@ -127,5 +145,5 @@ class Egress:
 
     async def _reply(self, item: OutboxItem, step: int) -> str:
         content = await self.store.content(item.run_id, [f"step:{step}"])
-        output = cast("dict[str, Any]", codec.decode(content[f"step:{step}"]))
+        output = formats.read(Kind.STEP, content[f"step:{step}"], run_id=item.run_id)
         return str(output["items"][0]["text"])

@@ -26,4 +26,4 @@ async def ending_events(store: Store, run: Run, *, reason: str, by: str, note: s
 
 def _withdrawn(prompt: Prompt) -> dict[str, JsonValue]:
     resolution: dict[str, JsonValue] = {"request_id": prompt.prompt_id, "kind": prompt.kind, "outcome": "cancelled"}
-    return {"turn_id": prompt_body(prompt)["turn_id"], "resolutions": [resolution]}
+    return {"turn_id": prompt_body(prompt).get("turn_id"), "resolutions": [resolution]}

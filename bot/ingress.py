@@ -10,8 +10,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pydantic import JsonValue
+
 from bot.answers import Answers, explain
 from bot.cards import read_button
+from bot.leftovers import Dormant, Leftovers
 from bot.principal import Principal, principal_id
 from bot.turn.state import Limits, MessageBody, TurnPolicy, body_to_json
 from channels.contract import Channel
@@ -20,9 +23,9 @@ from channels.events import Author, Click, Event, Ignored, Message
 from channels.http import WebhookRequest, WebhookResponse
 from durable_core import codec
 from durable_core.crypto import payload_digest
-from durable_core.errors import Conflict, ContentGone, NotFound, TooLarge, Unstorable
+from durable_core.errors import Conflict, ContentGone, NotFound, Stranded, TooLarge, Unstorable
 from durable_core.ids import new_id
-from durable_core.model import Admission, AnswerReceipt, CommandKind, NewRun, Receipt, ToAddress
+from durable_core.model import Admission, AnswerReceipt, CommandKind, NewRun, Receipt, Run, ToAddress
 from durable_core.store import Store
 
 log = logging.getLogger("moorings.ingress")
@@ -44,6 +47,8 @@ class Taken:
     response: WebhookResponse
     receipts: tuple[Receipt, ...] = ()
     clicks: tuple[ClickResult, ...] = ()
+    refused: str = ""
+    """Why a message was not taken, for the person who wrote it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +67,7 @@ class Ingress:
     keep_ms: int | None = None
     """How long after its end a session's content is kept; None for ever."""
     message_bytes: int = Limits().message_bytes
+    leftovers: Leftovers | None = None
     counts: Counter[str] = field(default_factory=Counter)
     """Requests and events by what became of them."""
 
@@ -78,16 +84,23 @@ class Ingress:
             return Taken(response=WebhookResponse(error.status, error.public.encode()))
         receipts: list[Receipt] = []
         clicks: list[ClickResult] = []
-        for event in parsed.events:
-            await self._event(name, event, receipts, clicks)
+        try:
+            for event in parsed.events:
+                await self._event(name, event, receipts, clicks)
+        except Dormant as error:
+            self.counts["dormant"] += 1
+            log.warning("%s: a message was refused: %s", name, error.message)
+            answer = WebhookResponse(error.status, error.message.encode())
+            return Taken(response=answer, receipts=tuple(receipts), refused=error.message)
         return Taken(response=parsed.response or WebhookResponse(), receipts=tuple(receipts), clicks=tuple(clicks))
 
     async def _event(self, channel: str, event: Event, receipts: list[Receipt], clicks: list[ClickResult]) -> None:
         try:
             match event:
                 case Message():
-                    if await self._routed(channel, event):
-                        receipts.append(await self._message(channel, event))
+                    run = await self.store.run_at(channel, event.address) if event.text.strip() else None
+                    if self._routed(channel, event, run):
+                        receipts.append(await self._message(channel, event, await self._predecessor(run)))
                         self.counts["message"] += 1
                     else:
                         self.counts["not_routed"] += 1
@@ -102,16 +115,22 @@ class Ingress:
             self.counts["unstorable"] += 1
             log.warning("%s: an event can't be stored: %s", channel, error)
 
-    async def _routed(self, channel: str, message: Message) -> bool:
+    async def _predecessor(self, run: Run | None) -> Run | None:
+        """The session that a message ends, since no version that runs can go on with it. Raises: Dormant."""
+        if run is None or self.leftovers is None:
+            return None
+        await self.leftovers.refuse_dormant(run)
+        return run if await self.leftovers.end_stranded(run) else None
+
+    def _routed(self, channel: str, message: Message, run: Run | None) -> bool:
         """Whether a message is for the bot: it names it, or whoever began the conversation goes on in it."""
         if not message.text.strip():
             return False
         if message.mention:
             return True
-        run = await self.store.run_at(channel, message.address)
         return run is not None and run.creator == principal_id(channel, message.author)
 
-    async def _message(self, channel: str, message: Message) -> Receipt:
+    async def _message(self, channel: str, message: Message, predecessor: Run | None) -> Receipt:
         body = MessageBody(
             text=message.text,
             author=principal(channel, message.author),
@@ -121,11 +140,18 @@ class Ingress:
             turn_policy=TurnPolicy.STEER,
         )
         encoded = codec.encode(body_to_json(body), limit=self.message_bytes)
+        header: dict[str, JsonValue] = {"channel": channel}
+        if predecessor is not None:
+            header["predecessor"] = {
+                "session_id": predecessor.run_id,
+                "spec_version": predecessor.spec_version,
+                "deployment": predecessor.deployment,
+            }
         new = NewRun(
             run_id=new_id("ses"),
             name=self.agent_of[channel],
             creator=body.author.id,
-            header=codec.encode({"channel": channel}),
+            header=codec.encode(header),
             deployment=self.deployment,
             lifetime_ms=self.lifetime_ms,
             keep_ms=self.keep_ms,
@@ -162,6 +188,10 @@ class Ingress:
             )
         except (NotFound, ContentGone):
             return ClickResult("refused", "This request is no longer known. Ask again.")
+        except Stranded:
+            return ClickResult(
+                "refused", "This was asked by a newer version, which has to take the answer. Click again in a moment."
+            )
         except Conflict:
             return ClickResult("refused", "This click was already used for something else.")
         return ClickResult(receipt.status.value, explain(receipt), receipt)

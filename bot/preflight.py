@@ -169,7 +169,7 @@ def check_models(bot: Bot) -> None:
 
 
 def check_schema(settings: Settings) -> None:
-    """Refuse a SQLite file whose schema is not the one this version needs; PostgreSQL is asked when the store opens.
+    """Refuse a SQLite file whose schema is not one that this version can work on; PostgreSQL is asked when the store opens.
 
     Raises: NotReady.
     """
@@ -178,9 +178,11 @@ def check_schema(settings: Settings) -> None:
     from durable_core.errors import SchemaOutdated  # noqa: PLC0415
 
     path = sqlite_path(settings.database_url)
-    found = schema.found_version(path) if path is not None else schema.HEAD
-    if found != schema.HEAD:
-        raise NotReady(f"{SchemaOutdated(found, schema.HEAD)}.")
+    if path is not None:
+        try:
+            schema.check(path)
+        except SchemaOutdated as error:
+            raise NotReady(f"{error}.") from error
 
 
 def load_app(reference: str) -> Bot:

@@ -166,9 +166,14 @@ class WorkerProcess:
             self._on_change(state, self.pid)
 
 
-def worker_command(app: str, *, data: str | None = None) -> list[str]:
-    """Return the command line of a worker for an app; it ends when this process does."""
+def worker_command(app: str, *, data: str | None = None, since: int = 0) -> list[str]:
+    """Return the command line of a worker for an app; it ends when this process does.
+
+    Unfinished runs to which nothing has happened since then are left alone, where that is not 0.
+    """
     command = [sys.executable, "-m", "bot", "worker", "--app", app, "--parent", str(os.getpid())]
+    if since:
+        command += ["--since", str(since)]
     return [*command, "--data", data] if data is not None else command
 
 

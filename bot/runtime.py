@@ -5,22 +5,27 @@ What lives here: putting the parts together, start and drain. What does not: lis
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
+import sys
 from dataclasses import dataclass, field
 
+from bot import formats
 from bot.answers import Answers
 from bot.app import Bot
 from bot.console.board import Board
 from bot.egress import Egress
 from bot.errors import NotReady
 from bot.ingress import Ingress, Taken
+from bot.leftovers import Leftovers
 from bot.people import People
+from bot.session.handoff import Deploy
 from bot.session.live import WarmHistories
 from bot.session.ready import ReadyAgent, ready
 from bot.session.runner import SessionRunner
 from bot.sessions import Sessions
-from bot.settings import Role, Settings
+from bot.settings import Role, Settings, version
 from channels.console import Console, ConsolePlatform
 from channels.contract import Channel, Closable
 from channels.errors import ChannelError
@@ -29,10 +34,12 @@ from durable_core.clock import Clock, DatabaseClock
 from durable_core.crypto import KeyRing
 from durable_core.errors import NotFound
 from durable_core.keys import Keys
-from durable_core.model import Interaction, Lane
+from durable_core.model import Abilities, Interaction, Lane
 from durable_core.store import Store
 from durable_core.stores.open import StoreOptions, open_store
+from durable_core.stranding import Strandings
 from durable_core.streams import Streams
+from durable_core.versions import fingerprint
 from durable_core.worker import Held, Worker, WorkerOptions
 
 log = logging.getLogger("moorings.runtime")
@@ -73,6 +80,7 @@ class Runtime:
     sessions: Sessions
     answers: Answers
     taker: Ingress
+    leftovers: Leftovers
     agents: dict[str, ReadyAgent]
     channels: dict[str, Channel]
     platform: ConsolePlatform | None
@@ -81,6 +89,7 @@ class Runtime:
     worker: Worker | None = None
     _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
     _taking: bool = False
+    _sweeper: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Begin to work, and take what the console's platform could not hand over before."""
@@ -99,6 +108,7 @@ class Runtime:
     async def _new_worker(self) -> Worker:
         deps = await self._stack.enter_async_context(self.bot.open_deps(self.settings))
         owner = self.store.incarnation
+        abilities = self.leftovers.strandings.abilities
         runner = SessionRunner(
             store=self.store,
             agents=self.agents,
@@ -108,9 +118,17 @@ class Runtime:
             limits=self.bot.limits,
             policies=self.answers.threads,
             people=self.answers.people,
+            deploy=Deploy(
+                name=self.settings.deployment,
+                lifetime_ms=self.bot.lifetime_ms,
+                code=abilities.code,
+                transcripts=self.bot.inherit_transcript,
+            ),
         )
-        duties = Duties(runner=runner, egress=Egress(store=self.store, channels=self.channels, owner=owner), answers=self.answers)
-        return Worker(self.store, duties, owner=owner, deployment=self.settings.deployment, options=self.options)
+        egress = Egress(store=self.store, channels=self.channels, owner=owner, leftovers=self.leftovers)
+        duties = Duties(runner=runner, egress=egress, answers=self.answers)
+        deployment = self.settings.deployment
+        return Worker(self.store, duties, owner=owner, deployment=deployment, abilities=abilities, options=self.options)
 
     def ready(self) -> bool:
         """Tell whether new work would be taken, and done: not while the child that works for this process is down."""
@@ -132,6 +150,10 @@ class Runtime:
         self._taking = False
         if self.console is not None:
             await self.console.stop()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.wait({self._sweeper})
+            self._sweeper = None
         if self.worker is not None:
             await self.worker.drain(seconds)
             self.worker = None
@@ -172,9 +194,10 @@ async def open_runtime(
     await store.open()
     if platform is not None:
         await _check_console(platform, settings)
-    streams = Streams(store)
+    streams = Streams(store, formats.UPCASTERS)
+    leftovers = await _leftovers(store, settings)
     by_name = {channel.name: channel for channel in channels}
-    answers = Answers(store=store, agents=agents, access=bot.access, people=People(channels=by_name))
+    answers = Answers(store=store, agents=agents, access=bot.access, people=People(channels=by_name), leftovers=leftovers)
     taker = Ingress(
         store=store,
         channels=by_name,
@@ -185,6 +208,7 @@ async def open_runtime(
         lifetime_ms=bot.lifetime_ms,
         keep_ms=bot.retention.keep_ms,
         message_bytes=bot.limits.message_bytes,
+        leftovers=leftovers,
     )
     sessions = Sessions(
         store=store,
@@ -195,6 +219,7 @@ async def open_runtime(
         lifetime_ms=bot.lifetime_ms,
         keep_ms=bot.retention.keep_ms,
         message_bytes=bot.limits.message_bytes,
+        leftovers=leftovers,
     )
     board = None
     if platform is not None:
@@ -209,6 +234,7 @@ async def open_runtime(
         sessions=sessions,
         answers=answers,
         taker=taker,
+        leftovers=leftovers,
         agents=agents,
         channels=by_name,
         platform=platform,
@@ -226,6 +252,14 @@ def keys_of(bot: Bot | None, settings: Settings) -> Keys:
     return KeyRing.parse(settings.encryption_keys)
 
 
+async def _leftovers(store: Store, settings: Settings) -> Leftovers:
+    """What this process can read, and from when on it looks who else can."""
+    code = fingerprint(version(), settings.deployment, f"{sys.version_info.major}.{sys.version_info.minor}")
+    abilities = Abilities(code=code, since=settings.dormant_before)
+    strandings = Strandings(store=store, abilities=abilities, since=await store.now())
+    return Leftovers(store=store, strandings=strandings, dormant_before=settings.dormant_before)
+
+
 async def _check_console(platform: ConsolePlatform, settings: Settings) -> None:
     try:
         await platform.version()
@@ -238,6 +272,7 @@ async def _check_console(platform: ConsolePlatform, settings: Settings) -> None:
 
 
 def store_options(settings: Settings) -> StoreOptions:
+    """How the settings say to use a database that a server keeps."""
     """Say how the environment wants the database to be used."""
     return StoreOptions(namespace=settings.namespace, pool=settings.pool, listen_url=settings.listen_url, pooler=settings.pooler)
 

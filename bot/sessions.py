@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from pydantic import JsonValue
 
 from bot import participants
-from bot.answers import Answers, explain
+from bot.answers import Answers
 from bot.cards import prompt_body
 from bot.ending import ending_events
 from bot.errors import Problem
+from bot.leftovers import Leftovers
 from bot.principal import Principal
 from bot.session_api import (
     Accepted,
@@ -26,13 +26,13 @@ from bot.session_api import (
     JsonObject,
     Response,
     ResponseResult,
-    ResponseStatus,
 )
 from bot.turn.state import Limits, MessageBody, TurnPolicy, body_to_json
+from bot.views import error_of, iso, prompt_view, response_view, status_of
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
-from durable_core.errors import ContentGone, NotFound, SessionEnded
+from durable_core.errors import ContentGone, NotFound, SessionEnded, Stranded
 from durable_core.ids import new_id
 from durable_core.model import (
     Admission,
@@ -40,8 +40,6 @@ from durable_core.model import (
     CommandKind,
     NewRun,
     Outcome,
-    Phase,
-    Prompt,
     Receipt,
     Run,
     RunStatus,
@@ -67,6 +65,7 @@ class Sessions:
     lifetime_ms: int | None
     keep_ms: int | None = None
     message_bytes: int = Limits().message_bytes
+    leftovers: Leftovers | None = None
 
     # ── input ──
 
@@ -101,7 +100,7 @@ class Sessions:
         self, caller: Principal, session_id: str, *, message: str, turn_policy: TurnPolicy | None, key: str | None
     ) -> Accepted:
         """Put a message into a session's inbox."""
-        await self._own(caller, session_id)
+        await self._usable(caller, session_id)
         policy = turn_policy or TurnPolicy.STEER
         asked: dict[str, JsonValue] = {"session": session_id, "message": message, "turn_policy": policy.value}
         receipt = await self._admit(
@@ -121,11 +120,12 @@ class Sessions:
     ) -> Sequence[ResponseResult]:
         """Answer requests; all of them must exist, each then has its own fate."""
         await self._kept(caller, session_id)
+        await self._usable(caller, session_id)
         chosen = [(response, await self._option(session_id, response)) for response in responses]
         of = payload_digest(codec.encode([[one.request_id, one.option_id, one.text] for one in responses])).hex()
         receipts = []
         for place, (response, option_id) in enumerate(chosen):
-            receipt = await self.answers.admit(
+            receipt = await self._answered(
                 response.request_id,
                 option_id,
                 principal=caller,
@@ -139,11 +139,18 @@ class Sessions:
             )
             receipts.append(receipt)
         decided = await asyncio.gather(*(self.answers.result(receipt) for receipt in receipts))
-        return [_response(response, receipt) for (response, _), receipt in zip(chosen, decided, strict=True)]
+        return [response_view(response, receipt) for (response, _), receipt in zip(chosen, decided, strict=True)]
+
+    async def _answered(self, request_id: str, option_id: str, **given: Any) -> AnswerReceipt:
+        try:
+            return await self.answers.admit(request_id, option_id, **given)
+        except Stranded as error:
+            asked = "This was asked by a newer version, which has to take the answer. Send the same again."
+            raise Problem(503, "newer_version", asked, retryable=True) from error
 
     async def cancel(self, caller: Principal, session_id: str, *, turn_id: str | None, key: str | None) -> ControlStatus:
         """Stop the turn that runs."""
-        run = await self._own(caller, session_id)
+        run = await self._usable(caller, session_id)
         if run.status is RunStatus.ENDED:
             return ControlStatus.NO_ACTIVE_TURN
         asked: dict[str, JsonValue] = {"session": session_id, "cancel": turn_id}
@@ -182,7 +189,7 @@ class Sessions:
             "agent": run.name,
             "status": "ended" if run.status is RunStatus.ENDED else run.phase.value,
             "turn_id": run.turn_id,
-            "open_prompts": [_prompt(prompt) for prompt in prompts],
+            "open_prompts": [prompt_view(prompt) for prompt in prompts],
             "events": run.event_count,
             "metadata": _object(run.header).get("metadata", {}),
             "created_at": iso(run.created_at),
@@ -193,8 +200,10 @@ class Sessions:
     async def events(
         self, caller: Principal, session_id: str, *, start: int, follow: bool, after: str | None = None
     ) -> AsyncIterator[JsonObject]:
-        """A session's events as envelopes."""
+        """A session's events as envelopes; what is stranded can't be followed, only read."""
         await self._kept(caller, session_id)
+        if follow:
+            await self._usable(caller, session_id)
         if after is not None:
             start = await self.streams.position_after(session_id, after)
         return self._envelopes(session_id, start, follow=follow)
@@ -256,9 +265,9 @@ class Sessions:
             "submission_id": found.submission_id,
             "session_id": found.run_id,
             "turn_id": found.turn_id,
-            "status": _status(found),
+            "status": status_of(found),
             "reply": reply,
-            "error": _error(detail) if failed else None,
+            "error": error_of(detail) if failed else None,
             "accepted_at": iso(found.at),
             "done_at": iso(found.done_at),
         }
@@ -282,6 +291,13 @@ class Sessions:
         run = await self._own(caller, session_id)
         if run.purged_at is not None:
             raise ContentGone(session_id)
+        return run
+
+    async def _usable(self, caller: Principal, session_id: str) -> Run:
+        """As `_own`, for a session that can be gone on with. Raises: NotFound, Stranded, Dormant."""
+        run = await self._own(caller, session_id)
+        if self.leftovers is not None:
+            await self.leftovers.refuse(run)
         return run
 
     def _agent(self, name: str | None) -> str:
@@ -338,55 +354,10 @@ class Sessions:
         )
 
 
-def iso(at: int | None) -> str | None:
-    """A time as ISO 8601 in UTC, to the millisecond."""
-    if at is None:
-        return None
-    return datetime.fromtimestamp(at / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def envelope(event: EventView) -> JsonObject:
     """An event as clients read it."""
     meta = {"id": event.id, "index": event.index, "at": iso(event.at), "attempt": event.attempt}
     return {"type": event.type, "data": event.data, "meta": meta}
-
-
-def _status(found: Submission) -> str:
-    if found.outcome is not None:
-        return found.outcome.value
-    if not found.consumed:
-        return "accepted" if found.run_phase is Phase.IDLE else "queued"
-    return Phase.WAITING.value if found.run_phase is Phase.WAITING else Phase.RUNNING.value
-
-
-def _error(detail: JsonObject | None) -> JsonObject:
-    """Say why work ended without a reply; the end of a session gives only its reason."""
-    found = detail or {}
-    if "code" in found:
-        return found
-    code = str(found.get("reason", "ended"))
-    return {"code": code, "message": f"The session ended before this was done ({code})."}
-
-
-def _prompt(prompt: Prompt) -> JsonObject:
-    body = prompt_body(prompt)
-    options = [{"id": option["id"], "label": option["label"], "style": option["style"]} for option in body["options"]]
-    return {
-        "request_id": prompt.prompt_id,
-        "kind": prompt.kind,
-        "text": body["text"],
-        "detail": body["detail"],
-        "action": body["action"],
-        "options": options,
-        "evidence": body["evidence"],
-        "expires_at": iso(prompt.expires_at),
-    }
-
-
-def _response(response: Response, receipt: AnswerReceipt) -> ResponseResult:
-    return ResponseResult(
-        response.request_id, receipt.submission_id, ResponseStatus(receipt.status.value), reason=explain(receipt)
-    )
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -83,6 +83,8 @@ class Settings:
     deployment: str = ""
     concurrency: int = 64
     """Sessions that a process works on at once at most."""
+    dormant_before: int = 0
+    """Unfinished sessions to which nothing has happened since then are left alone: those of an earlier start; 0 for none."""
     drain_seconds: float = 25.0
     """How long what runs may go on once the process is told to stop; the platform's own limit has to be 5 s longer."""
 
@@ -156,6 +158,15 @@ def version() -> str:
         return installed("moorings")
     except PackageNotFoundError:
         return "0+checkout"
+
+
+def own_settings(environ: Mapping[str, str], data: Path) -> Settings:
+    """Read the environment for a command with its own SQLite file in a folder, and keys beside it where none are set.
+
+    Raises: BadSettings, NotReady.
+    """
+    settings = Settings.from_env({name: value for name, value in environ.items() if name not in OF_DATABASE}, data=data)
+    return settings if settings.encryption_keys else replace(settings, encryption_keys=kept_keys(data))
 
 
 def kept_secret(path: Path, make: Callable[[], str]) -> str:

@@ -17,6 +17,7 @@ from uuid import UUID
 import orjson
 import zstandard
 
+from durable_core import versions
 from durable_core.errors import Broken, TooLarge, Unstorable
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ MAX_DEPTH: Final = 200
 
 _PLAIN: Final = 0x01
 _ZSTD: Final = 0x02
+_STAMPED: Final = 0x03
+_STAMP: Final = 2
 _COMPRESS_ABOVE: Final = 512
 _TAG: Final = "$t"
 _MIN_INT: Final = -(2**63)  # beyond these orjson refuses to write and reads a float
@@ -53,12 +56,14 @@ class _Refused(Exception):
         self.keys: list[str | int] = []
 
 
-def encode(value: Storable, *, limit: int = LIMIT) -> bytes:
+def encode(value: Storable, *, limit: int = LIMIT, written: int | None = None) -> bytes:
     """Return `value` as bytes that `decode` gives back equal and of the same types.
 
     JSON types stand as they are; Decimal, datetime, date, UUID, bytes, tuple and ints beyond 64 bits become
     `{"$t": type, "v": …}`; a dict that has a key `$t` itself is wrapped as `{"$t": "dict", "v": …}`. Subclasses
     (enums, models, named tuples) are refused, since they would come back as something else. Order of keys is kept.
+    From the second format on, the bytes say in which one they were written (`written_by`): this code's, unless the value was read
+    in another, not brought up, and is put back.
 
     Raises:
         Unstorable: a value of another type, NaN or an infinity, a key that is no str, text with a lone surrogate,
@@ -71,8 +76,18 @@ def encode(value: Storable, *, limit: int = LIMIT) -> bytes:
     if len(text) > _COMPRESS_ABOVE:
         squeezed = _ZSTD_OF_THREAD.compressor.compress(text)
         if len(squeezed) < len(text):
-            return b"\x02" + squeezed
-    return b"\x01" + text
+            return _stamp(written) + b"\x02" + squeezed
+    return _stamp(written) + b"\x01" + text
+
+
+def written_by(data: bytes) -> int:
+    """Return the format (`versions`) in which a value was written; one without a stamp is of the first."""
+    return data[1] if len(data) > _STAMP and data[0] == _STAMPED else versions.FIRST_SPEC
+
+
+def unstamped(data: bytes) -> bytes:
+    """Return the bytes without their stamp: equal values of two formats are equal again."""
+    return data[_STAMP:] if len(data) > _STAMP and data[0] == _STAMPED else data
 
 
 def size_of(value: Storable) -> int:
@@ -81,7 +96,7 @@ def size_of(value: Storable) -> int:
 
 
 def decode(data: bytes, *, limit: int = MOST) -> JsonValue:
-    """Return the value that `encode` wrote.
+    """Return the value that `encode` wrote, in whatever format (`versions`) that was; it is not brought up.
 
     Raises:
         Broken: these are not bytes that `encode` wrote.
@@ -89,6 +104,7 @@ def decode(data: bytes, *, limit: int = MOST) -> JsonValue:
     """
     if not data:
         raise Broken("stored value is empty")
+    data = unstamped(data)
     if data[0] == _PLAIN:
         text = data[1:]
         if len(text) > limit:
@@ -107,6 +123,11 @@ def decode(data: bytes, *, limit: int = MOST) -> JsonValue:
         return _unpack(value, 0)
     except (ValueError, InvalidOperation):
         raise Broken("stored value has a tag whose content can't be read") from None
+
+
+def _stamp(written: int | None) -> bytes:
+    spec = versions.CURRENT_SPEC if written is None else written
+    return b"" if spec == versions.FIRST_SPEC else bytes((_STAMPED, spec))
 
 
 class _ThreadZstd(threading.local):

@@ -17,6 +17,7 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from durable_core.codec import unstamped
 from durable_core.errors import BadKeyRing, CannotOpen, KeyMissing, KeyWrong, NoKeys
 from durable_core.ids import new_id
 
@@ -148,8 +149,11 @@ class KeyRing:
 
 
 def payload_digest(payload: bytes) -> bytes:
-    """Hash a payload, so that a repeat under the same key can be told from another one; stores keep a keyed form of it."""
-    return hashlib.sha256(payload).digest()
+    """Hash a payload, so that a repeat under the same key can be told from another one; stores keep a keyed form of it.
+
+    In which format it was written makes no difference: a repeat may reach a newer version.
+    """
+    return hashlib.sha256(unstamped(payload)).digest()
 
 
 def new_session_key() -> bytes:

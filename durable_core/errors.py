@@ -6,7 +6,8 @@ DurableError
 ├── Unavailable            the database could not answer; try again
 │   └── CommitUnknown      the commit's fate is not known; read before you retry
 ├── Broken                 the database answered wrongly; stop and say so
-│   └── SchemaOutdated     the schema is not the one this code needs
+│   ├── SchemaOutdated     the schema is not one that this code can work on
+│   └── OlderWorkers       a migration has to wait until older workers have stopped
 ├── PromptTaken            a prompt that a commit wanted to settle was settled by another; load and decide anew
 ├── Redacted               content of the run was redacted since it was read; load and decide anew
 ├── AddressTaken           another open run owns an address that a commit wanted
@@ -65,13 +66,24 @@ class Broken(DurableError):
 
 
 class SchemaOutdated(Broken):
-    """The schema found is not the one this code was written for."""
+    """The schema found is not one that this code can work on."""
 
-    def __init__(self, found: str | None, wanted: str) -> None:
+    def __init__(self, found: str | None, wanted: str, *, cure: str = "run `moorings migrate`") -> None:
         state = f"is at {found}" if found else "has no Moorings tables"
-        super().__init__(f"the database {state}, this version needs {wanted}; run `moorings migrate`")
+        super().__init__(f"the database {state}, this version needs {wanted}; {cure}")
         self.found = found
         self.wanted = wanted
+
+
+class OlderWorkers(Broken):
+    """A migration has to wait until workers of an older version have stopped."""
+
+    def __init__(self, revision: str, workers: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{revision} can't be applied while older workers run: {', '.join(workers)}; stop them, then run it again"
+        )
+        self.revision = revision
+        self.workers = workers
 
 
 class LeaseLost(DurableError):
@@ -164,12 +176,14 @@ class RunCancelled(DurableError):
 
 
 class Stranded(DurableError):
-    """This code can't read what the run recorded."""
+    """This code can't read what the run recorded; `deployment` wrote it last, where that is known."""
 
-    def __init__(self, run_id: str, spec_version: int) -> None:
-        super().__init__(f"{run_id} was written in format {spec_version}, which this code can't read")
+    def __init__(self, run_id: str, spec_version: int, deployment: str = "") -> None:
+        by = f" by {deployment}" if deployment else ""
+        super().__init__(f"{run_id} was written{by} in format {spec_version}, which this code can't read")
         self.run_id = run_id
         self.spec_version = spec_version
+        self.deployment = deployment
 
 
 class BadEventId(DurableError):

@@ -7,20 +7,26 @@ Importing this module loads neither SQLAlchemy nor Alembic; only `migrated_scrip
 from __future__ import annotations
 
 import sqlite3
+import time
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from durable_core.errors import Broken, Unavailable
+from durable_core import revisions
+from durable_core.errors import Broken, OlderWorkers, Unavailable
 
 if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Connection, Engine
     from sqlalchemy.exc import DBAPIError
 
-HEAD: Final = "0002_pre_core"
-"""The revision this code needs."""
+HEAD: Final = "0003_pre_versions"
+"""The newest revision of this code; which others it works with, revisions.py says."""
 VERSION_TABLE: Final = "moor_alembic"
+REVISION_TABLE: Final = "moor_revision"
+ALIVE_MS: Final = 60_000
+"""How old the last word of a worker that is alive may be."""
 
 SCRIPT: Final = "head.sqlite.sql"
 """In the migrations folder: the whole schema for a new SQLite file."""
@@ -38,39 +44,75 @@ def migrations_folder() -> Path:
     raise Broken("the migrations are missing; install moorings again")
 
 
+def known() -> tuple[str, ...]:
+    """Return the names of this code's revisions, in order."""
+    return revisions.known(migrations_folder())
+
+
 def found_version(path: str | Path) -> str | None:
     """Return the revision of a SQLite file, None where there is no file or no schema in it.
 
     Raises:
         Broken: the file is no database.
     """
+    rows = _rows(path, f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 - a constant
+    return rows[0] if rows else None
+
+
+def check(path: str | Path) -> None:
+    """See that this code can work on a SQLite file, as `revisions.check` says.
+
+    Raises:
+        Broken: the file is no database.
+        SchemaOutdated: its schema isn't one for this code.
+    """
+    ours, found = known(), found_version(path)
+    # only what isn't known here needs the names of all that was applied
+    applied = () if found is None or found in ours else _rows(path, f"SELECT name FROM {REVISION_TABLE}")  # noqa: S608 - a constant
+    revisions.check(ours, found, applied)
+
+
+def _rows(path: str | Path, sql: str) -> tuple[str, ...]:
+    """Read one column of a SQLite file; nothing where there is no file or no such table."""
     if not Path(path).is_file():
-        return None
+        return ()
     try:
         connection = sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)
         try:
-            rows = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchall()  # noqa: S608 - a constant
+            return tuple(str(value) for (value,) in connection.execute(sql).fetchall())
         finally:
             connection.close()
     except sqlite3.OperationalError as error:
         if "no such table" in str(error):
-            return None
+            return ()
         raise Broken(f"can't read {path}: {error}") from error
     except sqlite3.DatabaseError as error:
         raise Broken(f"{path} is not a SQLite database: {error}") from error
-    return str(rows[0][0]) if rows else None
 
 
-def upgrade(url: str, *, namespace: str | None = None) -> bool:
-    """Bring a database to `HEAD`; two processes that do so at once take turns. Blocks: call it in a thread.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migrated:
+    """What a migration did."""
 
-    `namespace` is the PostgreSQL schema of the tables; it is made where it is missing. Returns whether there was anything to do.
+    at: str
+    """The revision the database is at now."""
+    changed: bool
+    waiting: tuple[str, ...] = ()
+    """Revisions of this code that wait for `finish`."""
+
+
+def upgrade(url: str, *, namespace: str | None = None, finish: bool = False) -> Migrated:
+    """Bring a database to this code's revisions; two processes that do so at once take turns. Blocks: call it in a thread.
+
+    Without `finish` it stops before the first revision that older code can't work with; with it, no older worker may be alive.
+    A database that is newer stays as it is. `namespace` is the PostgreSQL schema of the tables; it is made where it is missing.
 
     Raises:
+        OlderWorkers: they are named.
         Unavailable, Broken: the database can't be reached, or doesn't let this user do it.
     """
     if url.startswith(_SQLITE) and _make_new(url.removeprefix(_SQLITE)):
-        return True
+        return Migrated(at=HEAD, changed=True)
     from sqlalchemy.exc import DBAPIError, OperationalError  # noqa: PLC0415 - heavy, and only migrating needs it
 
     engine = _engine(url)
@@ -80,7 +122,7 @@ def upgrade(url: str, *, namespace: str | None = None) -> bool:
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
                 if namespace is not None:
                     _enter(connection, namespace)
-            return _run(connection)
+            return _run(connection, finish=finish)
     except OperationalError as error:
         raise Unavailable(_said(error)) from error
     except DBAPIError as error:
@@ -139,7 +181,7 @@ def migrated_script() -> str:
     try:
         with engine.connect() as connection:
             with connection.begin():
-                _run(connection)
+                _run(connection, finish=True)
             driver = connection.connection.driver_connection
             if not isinstance(driver, sqlite3.Connection):
                 raise Broken("SQLAlchemy's SQLite driver is not sqlite3")
@@ -157,15 +199,38 @@ def config() -> Config:
     return settings
 
 
-def _run(connection: Connection) -> bool:
+def _run(connection: Connection, *, finish: bool) -> Migrated:
     from alembic import command  # noqa: PLC0415 - heavy, and only migrating needs it
-    from alembic.migration import MigrationContext  # noqa: PLC0415
+    from alembic.migration import MigrationContext  # noqa: PLC0415 - same
 
+    ours = known()
     found = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
-    settings = config()
-    settings.attributes["connection"] = connection
-    command.upgrade(settings, "head")
-    return found != HEAD
+    goal = revisions.target(ours, found, finish=finish)
+    if goal is not None:
+        posts = [name for name in revisions.pending(ours, found) if revisions.is_post(name)]
+        if found is not None and finish and posts:
+            _refuse_older(connection, posts[-1])
+        settings = config()
+        settings.attributes["connection"] = connection
+        command.upgrade(settings, goal)
+    at = goal or found or HEAD
+    return Migrated(at=at, changed=goal is not None, waiting=revisions.waiting(ours, at))
+
+
+def _refuse_older(connection: Connection, revision: str) -> None:
+    """See that no live worker was written before a revision. Raises: OlderWorkers."""
+    from sqlalchemy import inspect, text  # noqa: PLC0415 - heavy, and only migrating needs it
+
+    postgres = connection.dialect.name == "postgresql"
+    now = "(extract(epoch from clock_timestamp()) * 1000)" if postgres else str(int(time.time() * 1000))
+    columns = {column["name"] for column in inspect(connection).get_columns("moor_worker")}
+    # without these columns everything that is enrolled is older
+    knows, here = ("revision", "gone_at IS NULL AND") if "revision" in columns else ("''", "")
+    sql = f"SELECT deployment, host, pid, {knows} FROM moor_worker WHERE {here} heartbeat > {now} - {ALIVE_MS}"  # noqa: S608 - constants
+    found = connection.execute(text(sql)).fetchall()
+    older = sorted(f"{deployment} ({host}, process {pid})" for deployment, host, pid, needs in found if needs < revision)
+    if older:
+        raise OlderWorkers(revision, tuple(older))
 
 
 def _engine(url: str) -> Engine:

@@ -60,6 +60,11 @@ Keeping
 Rebuilding
   S32  Every transaction that changes what a run is appends a hidden event that says so, besides the events it was given: with the
        key columns of what came in, status, steps, prompts, outcomes and child starts can be rebuilt from the list alone.
+Deploys
+  S40  A commit with `move` makes the run that deployment's, and its lifetime begins anew; without, both stay as they are.
+  S41  A worker that has stopped or died is remembered for a quarter of an hour, with what it could read; it holds nothing.
+  S42  A dead letter that is replayed is owed again under its id, behind what its lane owes; it counts as tried.
+  S43  A run to which nothing has happened since `abilities.since` is not offered to that worker.
 """
 
 from __future__ import annotations
@@ -262,3 +267,6 @@ class Store(Protocol):
 
     async def release_lane(self, lane: Lane, owner: str) -> None:
         """Give a lane back in the middle of a send: its head counts as tried, since it may have been sent."""
+
+    async def replay(self, delivery_id: str) -> bool:
+        """Owe a dead letter again, behind what its lane owes by now; False when it is none."""

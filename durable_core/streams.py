@@ -24,6 +24,7 @@ from durable_core.errors import Broken, ContentGone, EventMissing, ForeignEvent
 from durable_core.ids import event_id, parse_event_id
 from durable_core.model import Event, RunStatus
 from durable_core.store import Store
+from durable_core.versions import Upcasters
 
 PAGE = 500
 
@@ -44,8 +45,9 @@ class EventView:
 class Streams:
     """Bounded reads and follows over one store; a follower costs nothing while its run is quiet."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, upcasters: Upcasters | None = None) -> None:
         self._store = store
+        self._upcasters = upcasters or Upcasters()
         self._followers: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._unwatch: Callable[[], None] | None = None
 
@@ -138,8 +140,14 @@ class Streams:
 
     async def _whole(self, run_id: str, events: Sequence[Event]) -> list[EventView]:
         rows = sorted({ref.partition("#")[0] for event in events for _, ref in event.refs})
-        content = {row: codec.decode(body) for row, body in (await self._store.content(run_id, rows)).items()} if rows else {}
-        return [_view(run_id, event, content) for event in events]
+        found = (await self._store.content(run_id, rows)).items() if rows else ()
+        content = {row: self._shown(row.partition(":")[0], body) for row, body in found}
+        return [_view(run_id, event, self._shown("event", event.body), content) for event in events]
+
+    def _shown(self, kind: str, body: bytes) -> Any:
+        """Decode a value as this code writes it; one of a newer version is shown as it stands."""
+        value: Any = codec.decode(body)
+        return self._upcasters.show(kind, value, written=codec.written_by(body)) if isinstance(value, dict) else value
 
 
 def _check_gaps(run_id: str, page: Sequence[EventView], start: int) -> None:
@@ -149,8 +157,7 @@ def _check_gaps(run_id: str, page: Sequence[EventView], start: int) -> None:
             raise Broken(f"{run_id} has lost its event {place}")
 
 
-def _view(run_id: str, event: Event, content: dict[str, Any]) -> EventView:
-    data = codec.decode(event.body)
+def _view(run_id: str, event: Event, data: Any, content: dict[str, Any]) -> EventView:
     if not isinstance(data, dict):
         data = {}
     for field, ref in event.refs:

@@ -378,3 +378,13 @@ class WorkerRow(SQLModel, table=True):
     heartbeat: int = Field(sa_column=_int())
     code: str = Field(sa_column=_text(default=""))
     workflows: str = Field(sa_column=_text(default="[]"))
+    revision: str = Field(sa_column=_text(default=""))
+    gone_at: int | None = Field(sa_column=_int(nullable=True))
+
+
+class RevisionRow(SQLModel, table=True):
+    """Names of the revisions that were applied: older code tells by them whether it may work on a newer schema."""
+
+    __tablename__: ClassVar[str] = "moor_revision"
+
+    name: str = Field(sa_column=_text(primary_key=True))

@@ -8,17 +8,20 @@ SQLAlchemy connection, whose transaction stays the caller's, or the option `sqla
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from alembic import context
 from alembic.autogenerate.api import AutogenContext
-from sqlalchemy import Connection, create_engine, pool
+from alembic.migration import MigrationContext, MigrationInfo
+from sqlalchemy import Connection, create_engine, inspect, pool, text
 from sqlmodel import AutoString
 
 import bot.tables  # noqa: F401  (adds its tables to the shared metadata)
 from durable_core.tables import metadata
 
 VERSION_TABLE = "moor_alembic"
+REVISION_TABLE = "moor_revision"
 PREFIX = "moor_"
 
 
@@ -34,6 +37,18 @@ def render_item(kind: str, item: object, _context: AutogenContext) -> str | Lite
     return False
 
 
+def remember(ctx: MigrationContext, step: MigrationInfo, heads: Collection[object], run_args: Mapping[str, object]) -> None:
+    """Keep the names of what is applied, in the same transaction; nothing is kept before there is a table for it."""
+    connection = ctx.connection
+    if connection is None or not inspect(connection).has_table(REVISION_TABLE):
+        return
+    change = (
+        "INSERT INTO {} (name) VALUES (:name) ON CONFLICT DO NOTHING" if step.is_upgrade else "DELETE FROM {} WHERE name = :name"
+    )
+    for name in step.up_revision_ids:
+        connection.execute(text(change.format(REVISION_TABLE)), {"name": name})
+
+
 def migrate(connection: Connection) -> None:
     """Bring the schema to the revision that was asked for."""
     context.configure(
@@ -44,6 +59,7 @@ def migrate(connection: Connection) -> None:
         render_item=render_item,
         render_as_batch=connection.dialect.name == "sqlite",
         compare_type=True,
+        on_version_apply=remember,
     )
     with context.begin_transaction():
         context.run_migrations()

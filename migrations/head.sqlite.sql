@@ -26,7 +26,7 @@ CREATE TABLE moor_alembic (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT moor_alembic_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "moor_alembic" VALUES('0002_pre_core');
+INSERT INTO "moor_alembic" VALUES('0003_pre_versions');
 CREATE TABLE moor_command (
 	run_id TEXT NOT NULL, 
 	seq BIGINT NOT NULL, 
@@ -136,6 +136,13 @@ CREATE TABLE moor_record (
 	at BIGINT NOT NULL, 
 	PRIMARY KEY (run_id, step_n, "key")
 );
+CREATE TABLE moor_revision (
+	name TEXT NOT NULL, 
+	PRIMARY KEY (name)
+);
+INSERT INTO "moor_revision" VALUES('0001_pre_spine');
+INSERT INTO "moor_revision" VALUES('0002_pre_core');
+INSERT INTO "moor_revision" VALUES('0003_pre_versions');
 CREATE TABLE moor_run (
 	run_id TEXT NOT NULL, 
 	name TEXT NOT NULL, 
@@ -201,7 +208,7 @@ CREATE TABLE moor_worker (
 	host TEXT NOT NULL, 
 	pid BIGINT NOT NULL, 
 	started_at BIGINT NOT NULL, 
-	heartbeat BIGINT NOT NULL, code TEXT DEFAULT '' NOT NULL, workflows TEXT DEFAULT '[]' NOT NULL, 
+	heartbeat BIGINT NOT NULL, code TEXT DEFAULT '' NOT NULL, workflows TEXT DEFAULT '[]' NOT NULL, revision TEXT DEFAULT '' NOT NULL, gone_at BIGINT, 
 	PRIMARY KEY (owner)
 );
 CREATE INDEX moor_run_due ON moor_run (wake_at) WHERE wake_at IS NOT NULL AND owner IS NULL;

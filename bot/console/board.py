@@ -11,17 +11,18 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Protocol
 
+from bot import formats
 from bot.answers import Answers, explain
 from bot.console.live import LiveFold
-from bot.console.port import ClientIdReused, JsonObject, RefusedHere, TooLong, UnknownMessage, UnknownThread
+from bot.console.port import ClientIdReused, JsonObject, NotGoneOn, RefusedHere, TooLong, UnknownMessage, UnknownThread
+from bot.formats import Kind
 from bot.ingress import Ingress, Taken
 from channels.console.cast import BOT, CAST, cast_member
 from channels.console.channel import ADDRESS
 from channels.console.platform import MAX_PERSON_TEXT, ConsolePlatform
 from channels.console.records import ConsoleRefused, PendingEvent, ShownMessage
-from durable_core import codec
 from durable_core.errors import NotFound, Unavailable
 from durable_core.model import Phase, Run
 from durable_core.store import Store
@@ -151,9 +152,13 @@ class Board:
             return None
         found: JsonObject | None = None
         for step in await self.store.steps(run.run_id):
-            given = _object(step.input)
+            given = formats.show(Kind.STEP_INPUT, step.input)
             if given.get("step_index") == step_index and turn_id in (None, given.get("turn_id")):
-                found = {"input": given, "output": _object(step.output), "records": await self._records(run.run_id, step.n)}
+                found = {
+                    "input": given,
+                    "output": formats.show(Kind.STEP, step.output),
+                    "records": await self._records(run.run_id, step.n),
+                }
         if found is None and turn_id in (None, run.turn_id) and run.turn_id is not None:
             records = await self._records(run.run_id, run.step_no)
             found = {"input": {}, "output": None, "records": records} if records else None
@@ -161,7 +166,10 @@ class Board:
 
     async def _records(self, run_id: str, step_n: int) -> list[JsonObject]:
         records = await self.store.records(run_id, step_n)
-        return [{"key": one.key, "attempt": one.attempt, "at": one.at, "content": codec.decode(one.body)} for one in records]
+        return [
+            {"key": one.key, "attempt": one.attempt, "at": one.at, "content": formats.show(Kind.RECORD, one.body)}
+            for one in records
+        ]
 
     # ── speaking and clicking ──
 
@@ -176,7 +184,9 @@ class Board:
         except ConsoleRefused as error:
             raise _refusal(error, thread_id or "", client_id) from None
         if not posted.event.delivered:
-            await self._hand_over(posted.event)
+            taken = await self._hand_over(posted.event)
+            if taken is not None and taken.refused:
+                raise NotGoneOn(taken.refused)
         return {"thread_id": thread_id, "message_id": posted.message.id}
 
     async def click(self, thread_id: str, message_id: str, author: str, value: str, client_id: str) -> JsonObject:
@@ -342,7 +352,3 @@ def _refusal(error: ConsoleRefused, thread_id: str, client_id: str) -> Exception
             return UnknownMessage(error.code)
         case code:
             return RefusedHere(code)
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    return cast("dict[str, Any]", codec.decode(body))

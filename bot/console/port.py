@@ -74,6 +74,15 @@ class RefusedHere(ConsolePortError):
         self.why = why
 
 
+class NotGoneOn(ConsolePortError):
+    """The conversation is left alone; the sentence says why and what to do."""
+
+    status: ClassVar[int] = 409
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+
+
 class ConsolePort(Protocol):
     """The console as the page sees it. Every time is int milliseconds since the epoch.
 

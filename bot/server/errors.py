@@ -98,7 +98,9 @@ def _durable(error: DurableError) -> Problem | None:
         case ContentGone():
             return Problem(410, "session_expired", "What this session held has been deleted. Start another: POST /v1/sessions.")
         case Stranded():
-            return Problem(409, "session_stranded", "This version can't read this session. Ask whoever runs the bot.")
+            by = f"version {error.deployment}" if error.deployment else "a newer version"
+            text = f"This session was written by {by} (format {error.spec_version}), which nothing that runs here can read."
+            return Problem(409, "session_stranded", f"{text} It can be read, and reset. Start another: POST /v1/sessions.")
         case Conflict():
             return Problem(409, "idempotency_conflict", "This Idempotency-Key came before with another payload. Use a new one.")
         case TooLarge():

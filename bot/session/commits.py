@@ -6,6 +6,7 @@ What lives here: encoding and minting. What does not: building changes (bot/turn
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
@@ -25,6 +26,7 @@ from durable_core.model import (
     CommandKind,
     Committed,
     EventDraft,
+    Move,
     OutboxDraft,
     PromptDraft,
     PromptSettlement,
@@ -44,16 +46,21 @@ def event_draft(draft: Draft) -> EventDraft:
     return EventDraft(type=draft.type, body=codec.encode(draft.data, limit=codec.MOST), refs=draft.refs, visible=draft.visible)
 
 
-async def commit(store: Store, session: LiveSession, change: Change, *, limits: Limits, judge: Judge) -> bool:
+async def commit(
+    store: Store, session: LiveSession, change: Change, *, limits: Limits, judge: Judge, move: Move | None = None
+) -> bool:
     """Make a change durable and take it over; True when the session was given back since nothing is left to do.
 
     Raises: LeaseLost, PromptTaken or Redacted (nothing was written: refresh and decide anew), Unavailable.
     """
     before = session.state.turn
     rest = _after(session, change, limits)
-    change, made = _fitting(session, change, before, rest)
+    change, made = _fitting(session, change, before, rest, move)
     committed = await store.commit(made)
     _take_over(session, change, committed)
+    if move is not None:
+        ends = None if move.lifetime_ms is None else committed.now + move.lifetime_ms
+        session.held.claim = replace(session.held.claim, deployment=move.deployment, deadline_at=ends)
     if change.kind == "open":
         hit("open_turn.after_commit")
     if rest is not None and change.prompts:
@@ -68,11 +75,13 @@ async def commit(store: Store, session: LiveSession, change: Change, *, limits: 
     return rest is not None or change.end is not None
 
 
-def _fitting(session: LiveSession, change: Change, before: Turn | None, rest: Rest | None) -> tuple[Change, StepCommit]:
+def _fitting(
+    session: LiveSession, change: Change, before: Turn | None, rest: Rest | None, move: Move | None
+) -> tuple[Change, StepCommit]:
     """Encode a change; results that are too large together give way, the largest first. Raises: TooLarge."""
     while True:
         try:
-            return change, _step_commit(session, change, before, rest)
+            return change, _step_commit(session, change, before, rest, move)
         except TooLarge:
             smaller = without_largest(change)
             if smaller is None:
@@ -94,7 +103,7 @@ def _after(session: LiveSession, change: Change, limits: Limits) -> Rest | None:
     return action if isinstance(action, Rest) and not probe.unjudged else None
 
 
-def _step_commit(session: LiveSession, change: Change, before: Turn | None, rest: Rest | None) -> StepCommit:
+def _step_commit(session: LiveSession, change: Change, before: Turn | None, rest: Rest | None, move: Move | None) -> StepCommit:
     after = change.state.turn
     turn = after or before
     output: dict[str, JsonValue] = {
@@ -145,6 +154,7 @@ def _step_commit(session: LiveSession, change: Change, before: Turn | None, rest
             for prompt in change.prompts
         ),
         settle=tuple(PromptSettlement(prompt_id=prompt_id, outcome=outcome) for prompt_id, outcome in change.settle),
+        move=move,
         phase=change.phase,
         timer_at=rest.timer_at if rest is not None else None,
         release=rest is not None,

@@ -10,8 +10,10 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import cast
 
+from bot import formats
+from bot.formats import Kind
 from bot.history import Item, ResultItem, from_json
 from bot.model import ModelReply, reply_from_json
 from bot.people import LOOK_UP_BUDGET_MS, LookUpFailed
@@ -29,7 +31,6 @@ from bot.turn.state import (
     body_from_json,
     state_from_json,
 )
-from durable_core import codec
 from durable_core.model import MAX_CHARGED, Claim, Command, CommandKind, Prompt, PromptOutcome, Record, RecordKind
 from durable_core.store import Store
 from durable_core.worker import Held
@@ -50,11 +51,6 @@ Judge = Callable[[MessageBody, bool], Awaitable[Judged]]
 
 REPLY_KEY = "reply"
 UNKNOWN_AUTHOR = "This bot could not find out whether you may use it here. Try again later."
-
-
-def decoded(body: bytes) -> dict[str, Any]:
-    """Decode a stored object."""
-    return cast("dict[str, Any]", codec.decode(body))
 
 
 @dataclass(slots=True)
@@ -118,12 +114,14 @@ class LiveSession:
     def reply(self) -> ModelReply | None:
         """The model reply that the pending step has recorded."""
         record = self.records.get(REPLY_KEY)
-        return None if record is None else reply_from_json(decoded(record.body)["reply"])
+        return None if record is None else reply_from_json(formats.read(Kind.RECORD, record.body, run_id=self.run_id)["reply"])
 
     def result(self, call_id: str) -> ResultItem | None:
         """The result that the pending step has recorded for a call."""
         record = self.records.get(f"result:{call_id}")
-        return None if record is None else cast("ResultItem", from_json(decoded(record.body)))
+        if record is None:
+            return None
+        return cast("ResultItem", from_json(formats.read(Kind.RECORD, record.body, run_id=self.run_id)))
 
     def started(self, call_id: str) -> bool:
         """Whether the call began and has no result."""
@@ -161,17 +159,20 @@ class LiveSession:
     async def take_commands(
         self, commands: Sequence[Command], prompts: dict[str, Prompt], judge: Judge, *, turn: Turn | None
     ) -> None:
-        """Bring in new inbox entries; a cancel that names no turn means the one that ran when it came."""
+        """Bring in new inbox entries; a cancel that names no turn means the one that ran when it came.
+
+        Raises: Stranded at what a newer version wrote; that and what follows stays unseen.
+        """
         for command in commands:
-            self.seen = max(self.seen, command.seq)
             entry = self.inbox.get(command.seq)
             if entry is None:
-                entry = _input(command, prompts)
+                entry = _input(command, prompts, self.run_id)
                 if isinstance(entry, Cancel) and entry.turn_id is None and turn is not None:
                     entry = replace(entry, turn_id=turn.turn_id)
                 if isinstance(entry, Message):
                     entry = replace(entry, unjudged=True)
             self.inbox[command.seq] = entry
+            self.seen = max(self.seen, command.seq)
         # side by side: slow look-ups of others must not add up before somebody's own message
         waiting = [entry for entry in self.inbox.values() if isinstance(entry, Message) and entry.unjudged]
         for judged in await asyncio.gather(*(self._judged(entry, judge) for entry in waiting)):
@@ -196,14 +197,15 @@ class LiveSession:
             return replace(message, denied=UNKNOWN_AUTHOR if last else None, unjudged=not last)
 
 
-def _input(command: Command, prompts: dict[str, Prompt]) -> Input:
-    body = decoded(command.body)
+def _input(command: Command, prompts: dict[str, Prompt], run_id: str) -> Input:
+    body = formats.read(Kind.COMMAND, command.body, run_id=run_id)
     if command.kind is CommandKind.MESSAGE:
         return Message(seq=command.seq, submission_id=command.submission_id, body=body_from_json(body), at=command.at)
     if command.kind is CommandKind.CANCEL:
         return Cancel(seq=command.seq, submission_id=command.submission_id, turn_id=body.get("turn_id"))
     prompt = prompts.get(str(body["prompt_id"]))
-    note = decoded(prompt.note).get("text", "") if prompt is not None and prompt.note is not None else ""
+    words = prompt.note if prompt is not None else None
+    note = formats.read(Kind.NOTE, words, run_id=run_id).get("text", "") if words is not None else ""
     consent = Consent(
         principal=(prompt.settled_by if prompt else None) or command.principal,
         name=(prompt.settled_name if prompt else None) or command.principal,
@@ -262,7 +264,7 @@ class WarmHistories:
 
     async def _fold(self, run_id: str, position: int, history: list[Item], state: State) -> State:
         for step in await self._store.steps(run_id, start=position):
-            output = decoded(step.output)
+            output = formats.read(Kind.STEP, step.output, run_id=run_id)
             history.extend(from_json(item) for item in output["items"])
             state = state_from_json(output["state"])
         return state

@@ -1,6 +1,6 @@
 """A model's reply before it is recorded: of the right shape, and holding only what can be stored.
 
-What lives here: checking and scrubbing. What does not: the call (thinking.py), validating arguments (bot/tools.py).
+What lives here: checking, scrubbing, naming its calls. What does not: the call (thinking.py), checking arguments (bot/tools.py).
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from pydantic import JsonValue
 
 from bot.edge import storable
 from bot.errors import ModelFailed
-from bot.history import Usage
+from bot.history import Call, Usage
 from bot.model import Finish, ModelReply, RequestedCall, reply_to_json
+from bot.turn.state import Turn
 from durable_core import codec
 from durable_core.errors import TooLarge, Unstorable
 
@@ -51,6 +52,20 @@ def clean_failure(error: ModelFailed) -> ModelFailed:
     """Return a model's failure in words that can be stored."""
     code, message = storable(str(error.code)), storable(str(error.message))
     return ModelFailed(code, message, retryable=bool(error.retryable), retry_after=error.retry_after)
+
+
+def calls_of(turn: Turn, reply: ModelReply) -> tuple[Call, ...]:
+    """Give each requested call our own id, equal over attempts: turn, step, place."""
+    return tuple(
+        Call(
+            f"{turn.number}.{turn.step_index}.{place}",
+            asked.tool,
+            arguments=asked.arguments if isinstance(asked.arguments, dict) else {},
+            provider_id=asked.provider_id,
+            raw=asked.arguments if isinstance(asked.arguments, str) else None,
+        )
+        for place, asked in enumerate(reply.calls)
+    )
 
 
 def _call(call: object) -> RequestedCall:

@@ -17,7 +17,7 @@ from bot.access import AccessPolicy, Action, Deny, members_only
 from bot.access import decide as decide_access
 from bot.edge import Threads, being_cancelled
 from bot.errors import ModelFailed
-from bot.history import Call, ResultItem
+from bot.history import ResultItem
 from bot.model import ModelReply, ModelRequest, reply_to_json
 from bot.people import LOOK_UP_BUDGET_MS, LookUpFailed, People
 from bot.principal import Principal
@@ -25,8 +25,10 @@ from bot.session.batch import Batch, Grace, Reconsider
 from bot.session.calls import AccessUnknown, CallRunner, Due, unasked
 from bot.session.commits import commit, event_draft
 from bot.session.gates import Ask, Gates, Refused
+from bot.session.handoff import Deploy, opening
 from bot.session.live import REPLY_KEY, UNKNOWN_AUTHOR, Judged, LiveSession, WarmHistories
 from bot.session.ready import ReadyAgent
+from bot.session.replies import calls_of
 from bot.session.thinking import Patience, ask_model
 from bot.turn import changes
 from bot.turn.change import Begun, Change, Draft, NewPrompt
@@ -34,10 +36,10 @@ from bot.turn.decide import Dismiss, End, Fail, Open, Refuse, Resolve, Rest, Sto
 from bot.turn.state import Limits, MessageBody, Turn
 from channels.events import Place
 from durable_core import codec
-from durable_core.errors import LeaseLost, PromptTaken, Redacted
+from durable_core.errors import LeaseLost, PromptTaken, Redacted, Stranded
 from durable_core.failpoints import hit
 from durable_core.ids import new_id
-from durable_core.model import MAX_CHARGED, Record, RecordKind
+from durable_core.model import MAX_CHARGED, Move, Record, RecordKind
 from durable_core.retry import RetryPolicy
 from durable_core.store import Store
 from durable_core.worker import Held
@@ -67,12 +69,20 @@ class SessionRunner:
     """Where an author's plain access and approval functions run: tools that block must not hold up decisions."""
     access_seconds: float = ACCESS_SECONDS
     people: People = field(default_factory=People)
+    deploy: Deploy = field(default_factory=Deploy)
 
     async def advance(self, held: Held) -> None:
         """Advance a claimed session until it is given back."""
-        session = await self.warm.load(held)
         try:
-            await session.take_in(held.claim, self.judge)
+            session = await self.warm.load(held)
+            await self._advance(session)
+        except Stranded as error:
+            log.warning("%s; it is left to a newer version", error)
+            await self.store.strand(held.claim.run_id, held.claim.epoch, reason=str(error), code=self.deploy.code)
+
+    async def _advance(self, session: LiveSession) -> None:
+        try:
+            await session.take_in(session.held.claim, self.judge)
             await self._loop(session)
         except asyncio.CancelledError as error:
             if not being_cancelled():
@@ -126,7 +136,8 @@ class SessionRunner:
             case Rest(timer_at=timer_at):
                 return await self._rest(session, timer_at)
             case Open():
-                return await self._commit(session, changes.opened(session.state, action))
+                change, move = await opening(self.store, session, action, self.deploy)
+                return await self._commit(session, change, move)
             case Refuse():
                 return await self._commit(session, changes.refused(session.state, action))
             case Dismiss():
@@ -180,7 +191,7 @@ class SessionRunner:
                 reply = await self._ask(session, turn, agent)
             except ModelFailed as error:
                 return await self._model_failed(session, turn, error)
-        calls = _calls(turn, reply)
+        calls = calls_of(turn, reply)
         gates = self._gates(agent)
         now, results, asks = [], {}, []
         for call in calls:
@@ -232,7 +243,7 @@ class SessionRunner:
 
     async def _record_reply(self, session: LiveSession, turn: Turn, reply: ModelReply) -> None:
         """Keep a paid reply before any tool starts; a reply without calls is kept by the step's own commit."""
-        calls = _calls(turn, reply)
+        calls = calls_of(turn, reply)
         actions: list[JsonValue] = [{"call_id": call.call_id, "tool": call.tool, "input": call.arguments} for call in calls]
         body = codec.encode({"reply": reply_to_json(reply), "actions": actions}, limit=codec.MOST)
         data: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": session.state.sequence}
@@ -341,7 +352,7 @@ class SessionRunner:
     def _begun(self, session: LiveSession, turn: Turn) -> Begun:
         """What the pending step had done, for a turn that ends now."""
         reply = session.reply()
-        calls = _calls(turn, reply) if reply is not None else tuple(pending.call for pending in turn.pending)
+        calls = calls_of(turn, reply) if reply is not None else tuple(pending.call for pending in turn.pending)
         results: dict[str, ResultItem] = {}
         for call in calls:
             result = session.result(call.call_id)
@@ -376,23 +387,12 @@ class SessionRunner:
             session.held.changed.set()
 
     async def _stops(self, session: LiveSession, *, steering: bool = False) -> bool:
-        """Look at what came in: must the step stop what it does?"""
-        await session.take_in(await self.store.refresh(session.run_id, session.epoch), self.judge)
+        """Look at what came in: must the step stop what it does? Not for what only newer code reads: that has time."""
+        try:
+            await session.take_in(await self.store.refresh(session.run_id, session.epoch), self.judge)
+        except Stranded:
+            return False
         return interrupts(session.view(self.limits), steering=steering)
 
-    async def _commit(self, session: LiveSession, change: Change) -> bool:
-        return await commit(self.store, session, change, limits=self.limits, judge=self.judge)
-
-
-def _calls(turn: Turn, reply: ModelReply) -> tuple[Call, ...]:
-    """Give each requested call our own id, equal over attempts: turn, step, place."""
-    return tuple(
-        Call(
-            f"{turn.number}.{turn.step_index}.{place}",
-            asked.tool,
-            arguments=asked.arguments if isinstance(asked.arguments, dict) else {},
-            provider_id=asked.provider_id,
-            raw=asked.arguments if isinstance(asked.arguments, str) else None,
-        )
-        for place, asked in enumerate(reply.calls)
-    )
+    async def _commit(self, session: LiveSession, change: Change, move: Move | None = None) -> bool:
+        return await commit(self.store, session, change, limits=self.limits, judge=self.judge, move=move)

@@ -25,8 +25,8 @@ FINISH_WORDS: dict[Finish, str] = {
 }
 
 
-def opened(state: State, action: Open) -> Change:
-    """Start a turn."""
+def opened(state: State, action: Open, *, predecessor: str | None = None, notes: Sequence[NoteItem] = ()) -> Change:
+    """Start a turn. The first of a session says which one it follows, and may begin with notes of that."""
     first = action.messages[0].body
     turn = Turn(
         number=state.turns,
@@ -36,12 +36,13 @@ def opened(state: State, action: Open) -> Change:
         address=first.address,
         submissions=tuple(message.submission_id for message in action.messages),
     )
-    events = [] if state.turns else [Draft(type="session.started", data={})]
+    follows: dict[str, JsonValue] = {} if predecessor is None else {"predecessor": predecessor}
+    events = [] if state.turns else [Draft(type="session.started", data=follows)]
     events.append(Draft(type="turn.started", data={"turn_id": turn.turn_id, "sequence": state.sequence}))
     return Change(
         kind="open",
         state=replace(state, turns=state.turns + 1, messages=state.messages + len(action.messages), turn=turn),
-        items=tuple(_user(message) for message in action.messages),
+        items=(*notes, *(_user(message) for message in action.messages)),
         link_turn=turn.turn_id,
         events=(*events, *(_received(state, turn, message) for message in action.messages)),
         consumed=tuple(message.seq for message in action.messages),

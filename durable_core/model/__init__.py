@@ -7,6 +7,7 @@ Times are milliseconds since the epoch, bodies are encoded bytes (`codec.encode`
 from durable_core.model.admission import Admission, Extra, NewRun, Receipt, Submission, ToAddress, ToNew, ToRun
 from durable_core.model.commits import (
     Committed,
+    Move,
     PromptDraft,
     PromptSettlement,
     StepCommit,
@@ -19,9 +20,7 @@ from durable_core.model.prompts import AnswerReceipt, Interaction, Prompt, Promp
 from durable_core.model.runs import Claim, Command, Record, Run, Signals, Step
 from durable_core.model.statuses import (
     ALONE_AFTER_CRASHES,
-    CURRENT_SPEC,
     MAX_CHARGED,
-    MIN_READABLE_SPEC,
     AnswerPolicy,
     AnswerStatus,
     CommandKind,
@@ -33,6 +32,7 @@ from durable_core.model.statuses import (
     RunStatus,
 )
 from durable_core.model.workers import SESSIONS, Abilities, ClaimRequest, DueWork, Incarnation
+from durable_core.versions import CURRENT_SPEC, MIN_READABLE_SPEC
 
 __all__ = [
     "ALONE_AFTER_CRASHES",
@@ -59,6 +59,7 @@ __all__ = [
     "Incarnation",
     "Interaction",
     "Lane",
+    "Move",
     "NewRun",
     "OutboxDraft",
     "OutboxItem",

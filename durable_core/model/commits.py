@@ -59,6 +59,15 @@ class StepDraft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A run goes over to another deployment; its lifetime begins anew (CORE 11)."""
+
+    deployment: str
+    lifetime_ms: int | None
+    """None for one without an end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepCommit:
     """Everything that finishing a step changes, in one transaction."""
 
@@ -83,6 +92,7 @@ class StepCommit:
     """(channel, address) pairs that the run owns from now on, until it ends."""
     starts: tuple[Admission, ...] = ()
     """First inputs of new runs (`ToNew`), made with the commit; one whose (source, key) is known changes nothing."""
+    move: Move | None = None
     phase: Phase = Phase.RUNNING
     timer_at: int | None = None
     """When a released run wants to be looked at again, besides its deadline."""

@@ -7,14 +7,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-CURRENT_SPEC = 1
-"""The format this code writes; `run.spec_version` says which one wrote a run."""
-
-
-MIN_READABLE_SPEC = 1
-"""The oldest format this code reads."""
-
-
 MAX_CHARGED = 4
 """Charged attempts a step gets before it fails (CORE 15)."""
 

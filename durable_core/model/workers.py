@@ -5,18 +5,18 @@ What lives here: abilities, incarnations, claim requests, due work. What does no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from durable_core.model.statuses import CURRENT_SPEC, MIN_READABLE_SPEC
+from durable_core import versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abilities:
     """What one worker can read and do; it is offered nothing else (CORE 10)."""
 
-    min_readable: int = MIN_READABLE_SPEC
-    current: int = CURRENT_SPEC
+    min_readable: int = field(default_factory=lambda: versions.MIN_READABLE_SPEC)
+    current: int = field(default_factory=lambda: versions.CURRENT_SPEC)
     sessions: bool = True
     """Whether it takes session runs."""
     workflows: tuple[str, ...] = ()
@@ -25,6 +25,8 @@ class Abilities:
     """The fingerprint of its code: a run that this code could not go on with is not offered to it again."""
     channels: tuple[str, ...] | None = None
     """Channels whose lanes it sends; None for all."""
+    since: int = 0
+    """Runs to which nothing has happened since then are left alone: those of an earlier start, where that is wanted."""
 
 
 SESSIONS: Final = Abilities()

@@ -17,6 +17,7 @@ from durable_core.model import (
     CommandKind,
     EventDraft,
     Extra,
+    Move,
     NewRun,
     OutboxDraft,
     Phase,
@@ -220,6 +221,7 @@ def step_commit(
     extra: tuple[Extra, ...] = (),
     addresses: tuple[tuple[str, str], ...] = (),
     starts: tuple[Admission, ...] = (),
+    move: Move | None = None,
 ) -> StepCommit:
     """Return the commit of a claim's pending step; by default it consumes all that the claim holds and keeps the lease."""
     taken = consumed if consumed is not None else tuple(c.seq for c in claim.commands) if consume else ()
@@ -244,6 +246,7 @@ def step_commit(
         extra=extra,
         addresses=addresses,
         starts=starts,
+        move=move,
     )
 
 

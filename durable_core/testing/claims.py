@@ -12,9 +12,7 @@ import pytest
 
 from durable_core.errors import LeaseLost
 from durable_core.model import (
-    CURRENT_SPEC,
     MAX_CHARGED,
-    MIN_READABLE_SPEC,
     Abilities,
     Claim,
     ClaimRequest,
@@ -26,6 +24,7 @@ from durable_core.store import Store
 from durable_core.testing.acts import accept, asked, asleep, claim_one, claims, park, parked, reply, start
 from durable_core.testing.bench import StoreBench, WindableClock
 from durable_core.testing.builders import LEASE, MINUTE, answer, body, cancel, event, message, ms, post, step_commit, to_address
+from durable_core.versions import CURRENT_SPEC, MIN_READABLE_SPEC
 
 
 async def refused(store: Store, stale: Claim) -> None:

@@ -1,4 +1,4 @@
-"""StoreContract: every promise of `store.Store`, S1 to S32, as one suite to subclass.
+"""StoreContract: every promise of `store.Store`, S1 to S43, as one suite to subclass.
 
 What lives here: the sum of the groups. What does not: any test, each is in the module of its concept.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from durable_core.testing.admission import Admissions
 from durable_core.testing.claims import Claims
 from durable_core.testing.commits import Commits
+from durable_core.testing.deploys import Deploys
 from durable_core.testing.events import Events
 from durable_core.testing.interactions import Interactions
 from durable_core.testing.keeping import Keeping
@@ -20,7 +21,9 @@ from durable_core.testing.workflows import Workflows
 __all__ = ["StoreContract"]
 
 
-class StoreContract(Admissions, Claims, Commits, Records, Prompts, Interactions, Outbox, Events, Values, Workflows, Keeping):
+class StoreContract(
+    Admissions, Claims, Commits, Records, Prompts, Interactions, Outbox, Events, Values, Workflows, Keeping, Deploys
+):
     """The promises of a store. Subclass it, implement `make`, and let pytest (asyncio mode "auto") collect the subclass.
 
     class TestMyStore(StoreContract):

@@ -104,6 +104,14 @@ class Workflows(StoreBench):
         await store.admit(cancel(receipt.run_id))
         assert (await claim_one(store)).run_id == receipt.run_id
 
+    async def test_s28_a_repeat_does_not_hurry_it(self, store: Store, clock: WindableClock) -> None:
+        later = clock.now_ms + MINUTE
+        first = message(to_address(new=new_run(wake_at=later)), key="k")
+        receipt = await store.admit(first)
+        assert await store.admit(replace(first, submission_id="sub_again")) == replace(receipt, deduplicated=True)
+        assert await asleep(store)
+        assert (await store.due("w1")).run_at == later
+
     async def test_s28_a_run_that_is_there_is_not_delayed(self, store: Store, clock: WindableClock) -> None:
         run_id = await parked(store)
         await store.admit(message(to_address(new=new_run(wake_at=clock.now_ms + MINUTE))))

@@ -7,12 +7,15 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,7 @@ import pytest
 from durable_core.crypto import KeyRing, new_key_entry
 from durable_core.schema import HEAD, found_version, upgrade
 from tests.bot.command import ROOT, Running, environment, refusal, run, running
+from tests.durable_core.migrating import later_folder
 
 SHADOWS = ["bot.py", "bot/__init__.py", "channels.py", "channels/__init__.py", "durable_core.py", "durable_core/__init__.py"]
 JSON = {"Content-Type": "application/json"}
@@ -326,3 +330,54 @@ def test_start_takes_on_a_role_and_drains(tmp_path: Path, role: str) -> None:
         f"STUB {role} drained",
         f"STUB {role} closed",
     ]
+
+
+# Versions
+
+
+def test_dev_leaves_alone_what_an_earlier_start_left_unless_told(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("from bot import Agent, Bot\nbot = Bot(agents=[Agent('helper', 'scripted')])\n")
+    began = int(time.time() * 1000)
+    for more in ((), ("--resume",)):
+        with running(tmp_path, "dev", "app:bot", "--port", "0", "--no-open", "--data", "data", *more, env=demo_env()) as dev:
+            dev.until("Moorings console")
+            since = int((tmp_path / "data" / "started").read_text())
+            command = Path(f"/proc/{dev.process.pid}/task/{dev.process.pid}/children").read_text().split()
+            lines = [Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in command]
+            assert [b"--since" in line for line in lines] == [not more]
+            dev.process.send_signal(signal.SIGTERM)
+            assert dev.end() == 0
+        assert (since == 0) if more else (began <= since <= int(time.time() * 1000))
+
+
+def test_migrate_says_what_waits_for_older_versions(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from durable_core import schema;"
+        "folder = Path(sys.argv.pop(1)); schema.migrations_folder = lambda: folder; schema.HEAD = '9998_post_y';"
+        "from bot.cli import main; main()"
+    )
+    env = environment(MOORINGS_DATABASE_URL=f"sqlite:///{tmp_path}/m.db")
+    upgrade(f"sqlite:///{tmp_path}/m.db")
+    folder = later_folder(tmp_path, "9997_pre_x", "9998_post_y")
+
+    def migrate(*more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", program, str(folder), "migrate", *more]
+        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+
+    waits = "9998_post_y can be applied once no older version runs: moorings migrate --finish\n"
+    assert migrate().stdout == f"The database is at 9997_pre_x now.\n{waits}"
+    assert migrate().stdout == f"The database is at 9997_pre_x already.\n{waits}"
+    with closing(sqlite3.connect(tmp_path / "m.db")) as file:
+        file.execute(
+            "INSERT INTO moor_worker (owner, deployment, min_readable, current, host, pid, started_at, heartbeat)"
+            " VALUES ('w', 'v0', 1, 1, 'box', 7, 0, ?)",
+            (int(time.time() * 1000),),
+        )
+        file.commit()
+    assert "v0 (box, process 7)" in refusal(migrate("--finish"))
+    with closing(sqlite3.connect(tmp_path / "m.db")) as file:
+        file.execute("DELETE FROM moor_worker")
+        file.commit()
+    assert migrate("--finish").stdout == "The database is at 9998_post_y now.\n"
+    env |= {"MOORINGS_ENCRYPTION_KEYS": new_key_entry()}
+    assert "9998_post_y is for newer versions only" in refusal(run(tmp_path, "start", "app:bot", env=env))

@@ -15,6 +15,7 @@ from durable_core.clock import DatabaseClock
 from durable_core.model import ClaimRequest, Incarnation
 from durable_core.store import Store
 from durable_core.testing.builders import message, to_address
+from tests.durable_core.churning import Churn
 from tests.durable_core.conformance.sqlite import file_store, own_incarnation
 
 LONG_LEASE = 3_600_000
@@ -75,6 +76,11 @@ async def watcher(store: Store) -> None:
     stop()
 
 
+async def churner(store: Store, seed: int) -> None:
+    """Do all that can be done to a store without end, naming each input that was accepted."""
+    await Churn(store, seed, lambda receipt: say(submission_id=receipt.submission_id)).run()
+
+
 async def main(role: str, path: str, numbers: list[int]) -> None:
     """Play a role on the store at `path`."""
     store = await file_store(DatabaseClock(), Path(path))
@@ -85,6 +91,8 @@ async def main(role: str, path: str, numbers: list[int]) -> None:
         await writer(store)
     elif role == "holder":
         await holder(store)
+    elif role == "churner":
+        await churner(store, *numbers)
     else:
         await watcher(store)
     await store.close()

@@ -19,27 +19,27 @@ def tables_in(url: str, namespace: str) -> set[str]:
 
 
 def test_an_upgrade_says_whether_there_was_anything_to_do(postgres_url: str) -> None:
-    assert schema.upgrade(postgres_url)
-    assert not schema.upgrade(postgres_url)
+    assert schema.upgrade(postgres_url).changed
+    assert not schema.upgrade(postgres_url).changed
 
 
 def test_a_namespace_is_made_and_holds_everything(postgres_url: str) -> None:
-    assert schema.upgrade(postgres_url, namespace=ODD)
+    assert schema.upgrade(postgres_url, namespace=ODD).changed
     assert tables_in(postgres_url, ODD) == {*tables.metadata.tables, tables.VERSION_TABLE}
     assert tables_in(postgres_url, "public") == set()
-    assert not schema.upgrade(postgres_url, namespace=ODD)
+    assert not schema.upgrade(postgres_url, namespace=ODD).changed
 
 
 def test_two_namespaces_of_one_database_know_nothing_of_each_other(postgres_url: str) -> None:
-    assert schema.upgrade(postgres_url)
-    assert schema.upgrade(postgres_url, namespace="other")
+    assert schema.upgrade(postgres_url).changed
+    assert schema.upgrade(postgres_url, namespace="other").changed
     assert tables_in(postgres_url, "other") == tables_in(postgres_url, "public")
 
 
 def test_upgrades_at_once_take_turns(postgres_url: str) -> None:
     with ThreadPoolExecutor() as threads:
         done = [threads.submit(schema.upgrade, postgres_url, namespace="shared") for _ in range(4)]
-    assert sorted(one.result() for one in done) == [False, False, False, True]
+    assert sorted(one.result().changed for one in done) == [False, False, False, True]
 
 
 def test_a_plain_url_is_enough(postgres_url: str) -> None:
@@ -63,7 +63,7 @@ def test_a_user_who_may_not_is_told_so(postgres_url: str) -> None:
         schema.upgrade(guest, namespace="mine")
     with owner.begin() as connection:
         connection.exec_driver_sql("CREATE SCHEMA mine AUTHORIZATION moor_guest")
-    assert schema.upgrade(guest, namespace="mine")
+    assert schema.upgrade(guest, namespace="mine").changed
     with owner.begin() as connection:
         connection.exec_driver_sql("DROP OWNED BY moor_guest CASCADE")
         connection.exec_driver_sql("DROP ROLE moor_guest")

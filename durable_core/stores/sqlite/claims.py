@@ -31,7 +31,7 @@ log = logging.getLogger("moorings.store")
 TAKABLE: Final = """
     wake_at IS NOT NULL AND owner IS NULL AND status = 'open' AND spec_version BETWEEN :min_readable AND :current
     AND CASE kind WHEN 'session' THEN :sessions ELSE name IN (SELECT value FROM json_each(:workflows)) END
-    AND (stranded_code IS NULL OR stranded_code <> :code)
+    AND (stranded_code IS NULL OR stranded_code <> :code) AND last_at >= :since
 """
 """What one worker may take, once it is due (CORE 10)."""
 _DUE: Final = f"""

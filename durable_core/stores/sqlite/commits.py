@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from durable_core import versions
 from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, PromptTaken, Redacted
 from durable_core.model import (
-    CURRENT_SPEC,
     Committed,
     EventDraft,
     Extra,
+    Move,
     PromptDraft,
     RecordKind,
     RunStatus,
@@ -54,6 +55,7 @@ _PROMPT: Final = """
         (run_id, prompt_id, kind, step_n, call_id, body, requester, policy, created_seq, created_at, expires_at)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
+_MOVE: Final = "UPDATE moor_run SET deployment = ?, deadline_at = ? WHERE run_id = ?"
 _RECORD: Final = """
     INSERT INTO moor_record (run_id, step_n, key, kind, input_hash, body, attempt, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT DO NOTHING
@@ -75,6 +77,8 @@ def commit(tx: Tx, commit: StepCommit) -> Committed:
     if commit.redactions is not None and commit.redactions != held.redactions:
         raise Redacted(commit.run_id)
     at = held.at(tx.now)
+    if commit.move is not None:
+        held = _move(tx, commit.run_id, commit.move, held, at)
     _own(tx, commit, at)
     _settle_prompts(tx, commit, at)
     _write_step(tx, commit, held, at)
@@ -156,6 +160,12 @@ def end(tx: Tx, run_id: str, *, reason: str, drafts: Sequence[EventDraft], extra
     return True
 
 
+def _move(tx: Tx, run_id: str, move: Move, held: Held, at: int) -> Held:
+    """Hand the run over before anything is written, so that the step is its new deployment's."""
+    tx.run(_MOVE, (move.deployment, None if move.lifetime_ms is None else at + move.lifetime_ms, run_id))
+    return held._replace(deployment=move.deployment)
+
+
 def _own(tx: Tx, commit: StepCommit, at: int) -> None:
     for channel, address in commit.addresses:
         row = tx.one(_OWN, (channel, address, commit.run_id, at))
@@ -182,7 +192,7 @@ def _write_step(tx: Tx, commit: StepCommit, held: Held, at: int) -> None:
             step.kind,
             step.name,
             held.attempt,
-            CURRENT_SPEC,
+            versions.CURRENT_SPEC,
             held.deployment,
             tx.seal(run_id, step.input, sealing.step_input(n)),
             tx.seal(run_id, step.output, sealing.step_output(n)),
@@ -233,7 +243,7 @@ def _next(tx: Tx, commit: StepCommit, held: Held, at: int) -> int:
             "turn_id": commit.turn_id,
             "at": at,
             "now": tx.now,
-            "spec": CURRENT_SPEC,
+            "spec": versions.CURRENT_SPEC,
             "seen": commit.seen,
             "timer_at": commit.timer_at,
         },

@@ -64,6 +64,11 @@ _IN_DOUBT: Final = """
     WHERE channel = ?1 AND address = ?2 AND state = 'pending'
       AND lane_seq = (SELECT done_seq + 1 FROM moor_lane WHERE channel = ?1 AND address = ?2)
 """
+_DEAD: Final = "SELECT run_id, channel, address FROM moor_outbox WHERE delivery_id = ? AND state = 'dead' AND length(body) > 0"
+# Its attempts stay: it may have been sent after all, so it is looked for first.
+_REPLAY: Final = """
+    UPDATE moor_outbox SET state = 'pending', lane_seq = ?, done_at = NULL, attempts = max(attempts, 1) WHERE delivery_id = ?
+"""
 _NEXT: Final = """
     SELECT delivery_id, length(body) FROM moor_outbox
     WHERE channel = ? AND address = ? AND state = 'pending' ORDER BY lane_seq LIMIT 1
@@ -205,6 +210,18 @@ def take_back(tx: Tx, which: str, parameters: dict[str, str]) -> None:
 def take_back_expired(tx: Tx) -> None:
     """Give back lanes whose sender's lease is over."""
     take_back(tx, "owner IS NOT NULL AND lease_until < :now", {})
+
+
+def replay(tx: Tx, delivery_id: str) -> bool:
+    """Owe a dead letter again, behind what its lane owes by now; False when there is no such dead letter."""
+    row = tx.one(_DEAD, (delivery_id,))
+    if row is None:
+        return False
+    run_id, channel, address = row
+    lane = tx.one(_LANE, {"channel": channel, "address": address, "now": tx.now})
+    tx.run(_REPLAY, (lane and lane[0], delivery_id))
+    tx.changed.add(run_id)
+    return True
 
 
 def _sendable(tx: Tx, rows: list[Row]) -> tuple[OutboxItem, ...]:

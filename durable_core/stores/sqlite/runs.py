@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from durable_core import versions
 from durable_core.errors import LeaseLost
-from durable_core.model import CURRENT_SPEC, CommandKind, NewRun, Phase, RunStatus, Signals
+from durable_core.model import CommandKind, NewRun, Phase, RunStatus, Signals
 from durable_core.stores import sealing
 from durable_core.stores.sqlite.tx import Tx
 
@@ -116,7 +117,7 @@ def create(tx: Tx, new: NewRun) -> None:
             "creator": new.creator,
             "session_key": wrapped,
             "header": tx.seal(new.run_id, new.header, sealing.run_header()),
-            "spec": CURRENT_SPEC,
+            "spec": versions.CURRENT_SPEC,
             "deployment": new.deployment,
             "now": tx.now,
             "deadline_at": None if new.lifetime_ms is None else tx.now + new.lifetime_ms,

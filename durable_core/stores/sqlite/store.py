@@ -13,8 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
+from durable_core import schema
 from durable_core.clock import Clock
-from durable_core.errors import Broken, SchemaOutdated, Unavailable
+from durable_core.errors import Broken, Unavailable
 from durable_core.keys import Keys
 from durable_core.lifeline import Lifeline
 from durable_core.model import (
@@ -47,7 +48,6 @@ from durable_core.model import (
     Submission,
     Verdict,
 )
-from durable_core.schema import HEAD, found_version, memory_script
 from durable_core.store import Listener, Store
 from durable_core.stores.sealing import Sealing
 from durable_core.stores.sqlite import admission as admissions
@@ -94,9 +94,7 @@ class SqliteStore(Store):
         if self._path != MEMORY:
             if not Path(self._path).parent.is_dir():
                 raise Broken(f"the folder of {self._path} does not exist")
-            found = found_version(self._path)
-            if found != HEAD:
-                raise SchemaOutdated(found, HEAD)
+            schema.check(self._path)
         try:
             await self._writer.open()
             if self._reader is not None:
@@ -298,6 +296,9 @@ class SqliteStore(Store):
     async def release_lane(self, lane: Lane, owner: str) -> None:
         await self._writer.run(lambda tx: outbox.release_lane(tx, lane, owner), soft=True)
 
+    async def replay(self, delivery_id: str) -> bool:
+        return await self._writer.run(lambda tx: outbox.replay(tx, delivery_id))
+
     # ── inside ──
 
     async def _give_back(self) -> None:
@@ -330,7 +331,7 @@ class SqliteStore(Store):
     def _connect_writer(self) -> sqlite3.Connection:
         connection = connect(self._path)
         if self._path == MEMORY:
-            connection.executescript(memory_script())
+            connection.executescript(schema.memory_script())
         return connection
 
     def _connect_reader(self) -> sqlite3.Connection:

@@ -8,17 +8,18 @@ from __future__ import annotations
 from typing import Final
 
 from durable_core.model import Abilities, DueWork, Incarnation
+from durable_core.schema import HEAD
 from durable_core.stores import rows
 from durable_core.stores.sqlite import claims, outbox
 from durable_core.stores.sqlite.tx import Parameters, Tx
 
 _ENROL: Final = """
     INSERT INTO moor_worker
-        (owner, deployment, min_readable, current, host, pid, started_at, heartbeat, code, workflows)
-    VALUES (:owner, :deployment, :min_readable, :current, :host, :pid, :now, :now, :code, :workflows)
+        (owner, deployment, min_readable, current, host, pid, started_at, heartbeat, code, workflows, revision)
+    VALUES (:owner, :deployment, :min_readable, :current, :host, :pid, :now, :now, :code, :workflows, :revision)
     ON CONFLICT (owner) DO UPDATE SET
         deployment = :deployment, min_readable = :min_readable, current = :current, host = :host, pid = :pid, heartbeat = :now,
-        code = :code, workflows = :workflows
+        code = :code, workflows = :workflows, revision = :revision, gone_at = NULL
 """
 # A drain: nothing is charged, the epoch ends what might still be on its way.
 _LET_GO: Final = """
@@ -29,6 +30,9 @@ _INTERACTIONS: Final = """
     UPDATE moor_interaction SET owner = NULL, epoch = epoch + 1, due_at = :now WHERE status IS NULL AND owner = :owner
     RETURNING run_id
 """
+# Whoever has gone is remembered for a while: what it could read is not stranded at once (CORE 10).
+_GONE: Final = "UPDATE moor_worker SET gone_at = ? WHERE owner = ? AND gone_at IS NULL"
+_FORGET: Final = "DELETE FROM moor_worker WHERE gone_at < ?"
 _RUN_AT: Final = f"SELECT wake_at FROM moor_run WHERE {claims.TAKABLE} ORDER BY wake_at LIMIT 1"
 # A lease that is over is due too: its owner may be alive and frozen, and whoever claims takes it back.
 _RUN_OVER: Final = "SELECT min(lease_until) FROM moor_run WHERE owner IS NOT NULL AND lease_until < :now"
@@ -41,7 +45,7 @@ _OWNERS: Final = """
     SELECT owner FROM moor_run WHERE owner IS NOT NULL
     UNION SELECT owner FROM moor_lane WHERE owner IS NOT NULL
     UNION SELECT owner FROM moor_interaction WHERE status IS NULL AND owner IS NOT NULL
-    UNION SELECT owner FROM moor_worker
+    UNION SELECT owner FROM moor_worker WHERE gone_at IS NULL
 """
 
 
@@ -56,8 +60,10 @@ def enrol(tx: Tx, incarnation: Incarnation) -> None:
             "host": incarnation.host,
             "pid": incarnation.pid,
             "now": tx.now,
+            "revision": HEAD,
         },
     )
+    tx.run(_FORGET, (tx.now - rows.REMEMBERED_MS,))
 
 
 def withdraw(tx: Tx, owner: str) -> None:
@@ -90,7 +96,8 @@ def due(tx: Tx, abilities: Abilities) -> DueWork:
 def _give_back(tx: Tx, owner: str) -> None:
     outbox.take_back(tx, "owner = :owner", {"owner": owner})
     tx.changed.update(run_id for (run_id,) in tx.all(_INTERACTIONS, {"now": tx.now, "owner": owner}))
-    tx.run("DELETE FROM moor_worker WHERE owner = ?", (owner,))
+    tx.run(_GONE, (tx.now, owner))
+    tx.run(_FORGET, (tx.now - rows.REMEMBERED_MS,))
 
 
 def _first(tx: Tx, sql: str, parameters: Parameters = ()) -> int | None:

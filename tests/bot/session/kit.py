@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,9 +17,11 @@ from bot.answers import Answers
 from bot.app import Bot
 from bot.egress import Egress
 from bot.history import Item, from_json, validate_history
+from bot.leftovers import Leftovers
 from bot.people import People
 from bot.principal import Principal
 from bot.session.batch import Grace
+from bot.session.handoff import Deploy
 from bot.session.live import WarmHistories
 from bot.session.ready import ready
 from bot.session.runner import SessionRunner
@@ -31,6 +33,8 @@ from durable_core.clock import ManualClock
 from durable_core.crypto import KeyRing, new_key_entry
 from durable_core.ids import new_id
 from durable_core.model import (
+    SESSIONS,
+    Abilities,
     Admission,
     AnswerReceipt,
     AnswerStatus,
@@ -49,7 +53,9 @@ from durable_core.model import (
 from durable_core.retry import RetryPolicy
 from durable_core.store import Store
 from durable_core.stores.open import open_store
+from durable_core.stranding import Strandings
 from durable_core.streams import EventView, Streams
+from durable_core.testing.histories import check_store
 from durable_core.worker import Held as HeldRun
 from tests.bot.session.actors import ADDRESS, CHANNEL, PLACE, TOOLS, FakeChannel, Killed, Log, ToldModel
 
@@ -80,6 +86,8 @@ class Thread:
     tools: tuple[Tool, ...] = TOOLS
     grace: Grace = field(default_factory=Grace)
     lifetime_ms: int | None = None
+    abilities: Abilities = SESSIONS
+    deploy: Deploy = field(default_factory=Deploy)
     owner: str = "w1"
     run_id: str = ""
     held: dict[str, HeldRun] = field(default_factory=dict)
@@ -106,10 +114,18 @@ class Thread:
             retry=RetryPolicy(jitter=0),
             grace=self.grace,
             people=people,
+            deploy=self.deploy,
         )
-        self.answers = Answers(store=self.store, agents=agents, access=self.access, people=people)
+        self.leftovers = Leftovers(
+            store=self.store, strandings=Strandings(store=self.store, abilities=self.abilities, since=self.clock.override() or 0)
+        )
+        self.answers = Answers(store=self.store, agents=agents, access=self.access, people=people, leftovers=self.leftovers)
         self.egress = Egress(
-            store=self.store, channels={CHANNEL: self.channel}, owner=owner, retry=RetryPolicy(attempts=5, jitter=0)
+            store=self.store,
+            channels={CHANNEL: self.channel},
+            owner=owner,
+            retry=RetryPolicy(attempts=5, jitter=0),
+            leftovers=self.leftovers,
         )
 
     @property
@@ -129,7 +145,12 @@ class Thread:
         body = MessageBody(text=text, author=who, place=PLACE, channel=CHANNEL, address=address, turn_policy=policy)
         encoded = codec.encode(body_to_json(body))
         new = NewRun(
-            run_id=new_id("ses"), name="support", creator=who.id, header=b"", deployment="d", lifetime_ms=self.lifetime_ms
+            run_id=new_id("ses"),
+            name="support",
+            creator=who.id,
+            header=codec.encode({"channel": CHANNEL}),
+            deployment="d",
+            lifetime_ms=self.lifetime_ms,
         )
         receipt = await self.store.admit(
             Admission(
@@ -181,9 +202,10 @@ class Thread:
     # ── workers ──
 
     async def claim(self) -> HeldRun | None:
-        claimed = await self.store.claim(ClaimRequest(owner=self.owner, lease_ms=LEASE, limit=1))
+        request = ClaimRequest(owner=self.owner, lease_ms=LEASE, limit=1, abilities=self.abilities)
+        claimed = await self.store.claim(request)
         if not claimed:
-            claimed = await self.store.claim(ClaimRequest(owner=self.owner, lease_ms=LEASE, limit=1, alone=True))
+            claimed = await self.store.claim(replace(request, alone=True))
         if not claimed:
             return None
         held = HeldRun(claimed[0])
@@ -198,7 +220,7 @@ class Thread:
         """Advance all that is due until nothing is; how many claims it took."""
         claims = 0
         while True:
-            due = await self.store.due(self.owner)
+            due = await self.store.due(self.owner, self.abilities)
             progress = False
             if due.interaction_at is not None and due.interaction_at <= due.now:
                 for interaction in await self.store.take_interactions(self.owner, limit=4, lease_ms=LEASE):
@@ -269,7 +291,11 @@ class Thread:
         return (await self.store.run(self.run_id)).status is RunStatus.ENDED
 
     async def check(self) -> None:
-        """Check what holds for every settled thread: a whole history, one result a call, each input with one outcome."""
+        """Check what holds for every settled thread: a whole history, one result a call, each input with one outcome.
+
+        And what holds for every store: among it that runs can be rebuilt from their lists.
+        """
+        await check_store(self.store)
         run = await self.store.run(self.run_id)
         if run.turn_id is None:
             validate_history(await self.history())

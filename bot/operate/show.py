@@ -1,0 +1,136 @@
+"""How runs, dead letters and a run's insides look in a terminal.
+
+What lives here: tables and their words. What does not: what they show (actions.py). Content is data: no markup works.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from bot.display import show as clean
+from bot.operate.actions import Inspection
+from durable_core.listing import OwedLine, RunLine
+
+_WIDE = 200
+"""Columns where the output is no terminal: nothing is cut for want of room."""
+
+
+def lines(texts: Sequence[str]) -> None:
+    """Print lines."""
+    console = _console()
+    for text in texts:
+        console.print(Text(clean(text)), soft_wrap=True)
+
+
+def runs(found: Sequence[RunLine]) -> None:
+    """Print runs, or that there are none."""
+    if not found:
+        lines(["No such runs."])
+        return
+    table = _table("run", "kind", "name", "status", "deployment", "format", "steps", "begun", "last", "why stranded")
+    for line in found:
+        state = line.status.value if line.status.value == "ended" else line.phase.value
+        table.add_row(
+            *_cells(
+                line.run_id,
+                line.kind.value,
+                line.name,
+                state if line.end_reason is None else f"{state} ({line.end_reason})",
+                line.deployment,
+                line.spec_version,
+                line.step_no,
+                moment(line.created_at),
+                moment(line.last_at),
+                _why(line),
+            )
+        )
+    _console().print(table)
+
+
+def owed(found: Sequence[OwedLine]) -> None:
+    """Print deliveries, or that there are none."""
+    if not found:
+        lines(["Nothing."])
+        return
+    table = _table("delivery", "run", "channel", "address", "attempts", "since", "error")
+    for line in found:
+        table.add_row(
+            *_cells(
+                line.delivery_id, line.run_id, line.channel, line.address, line.attempts, moment(line.at), line.last_error or ""
+            )
+        )
+    _console().print(table)
+
+
+def inspection(found: Inspection) -> None:
+    """Print a run with all that is in it."""
+    run = found.run
+    lines(
+        [
+            f"{run.run_id}  {run.kind.value} {run.name}, {run.status.value}, {run.phase.value}",
+            f"begun {moment(run.created_at)} by {run.creator}; deployment {run.deployment}, format {run.spec_version}",
+            f"step {run.step_no}, attempt {run.attempt}, turn {run.turn_id or 'none'}, {run.event_count} events",
+        ]
+    )
+    if run.ended_at is not None:
+        lines([f"ended {moment(run.ended_at)}: {run.end_reason}"])
+    if run.stranded is not None:
+        lines([f"stranded: {run.stranded}"])
+    if found.gone:
+        deleted = f" {moment(run.purged_at)}" if run.purged_at is not None else ""
+        lines([f"Its content was deleted{deleted}; ids and times are left."])
+        return
+    for title, items in (
+        ("Steps", found.steps),
+        ("Records of the pending step", found.records),
+        ("Requests", found.prompts),
+        ("Events", found.events),
+    ):
+        if items:
+            lines(["", title])
+            for item in items:
+                _item(item)
+
+
+def moment(at: int | None) -> str:
+    """Write a time in UTC, to the second."""
+    return "" if at is None else datetime.fromtimestamp(at / 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _item(item: dict[str, Any]) -> None:
+    times = {"at", "started_at", "completed_at", "created_at", "expires_at"}
+    bodies = {"input", "output", "body", "data"}
+    head = [f"{key} {moment(value) if key in times else value}" for key, value in item.items() if key not in bodies]
+    lines([f"- {', '.join(head)}"])
+    lines([f"    {key}: {json.dumps(item[key], ensure_ascii=False, default=str)}" for key in item if key in bodies])
+
+
+def _why(line: RunLine) -> str:
+    if line.stranded is None:
+        return ""
+    return f"{line.stranded} (code {line.stranded_code})" if line.stranded_code else line.stranded
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=column in {"run", "delivery"})
+    return table
+
+
+def _cells(*values: object) -> list[Text]:
+    return [Text(clean(str(value))) for value in values]
+
+
+def _console() -> Console:
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, emoji=False, width=_WIDE)
+    return console
