@@ -44,8 +44,11 @@ class Waiters:
         self._unwatch = self._store.watch(self._on_change)
 
     def stop(self) -> None:
-        """Stop hearing of changes."""
+        """Stop hearing of changes; who waits looks once more, and learns that the engine is closed."""
         self._unwatch()
+        for flags in self._flags.values():
+            for flag in flags:
+                flag.set()
 
     @contextmanager
     def flag(self, run_id: str) -> Iterator[asyncio.Event]:
@@ -124,6 +127,7 @@ class RunHandle:
         Raises:
             RunFailed, RunCancelled: how else it ended.
             TimeoutError: it has not ended yet.
+            RuntimeError: the engine was closed meanwhile.
             ContentGone: it ended so long ago that its result was deleted.
             NotFound: there is no such run.
         """
