@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from durable_core import codec
+from durable_core.engine import formats
 from durable_core.errors import ContentGone, RunCancelled, RunFailed, Unavailable
 from durable_core.model import Phase, Prompt, Run, RunStatus
 from durable_core.store import Store
@@ -129,6 +130,7 @@ class RunHandle:
             TimeoutError: it has not ended yet.
             RuntimeError: the engine was closed meanwhile.
             ContentGone: it ended so long ago that its result was deleted.
+            Stranded: a newer version wrote its result.
             NotFound: there is no such run.
         """
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
@@ -167,7 +169,7 @@ class RunHandle:
 
 
 async def result_of(store: Store, run: Run) -> Any:
-    """Return what an ended run returned. Raises: RunFailed, RunCancelled, ContentGone."""
+    """Return what an ended run returned. Raises: RunFailed, RunCancelled, ContentGone, Stranded."""
     reason = run.end_reason or CANCELLED
     if reason not in {COMPLETED, FAILED, CANCELLED}:
         raise RunCancelled(run.run_id, reason, f"it was ended: {reason}")
@@ -175,7 +177,7 @@ async def result_of(store: Store, run: Run) -> Any:
     body = (await store.content(run.run_id, [row])).get(row)
     if body is None or run.purged_at is not None:
         raise ContentGone(run.run_id)
-    output = cast("dict[str, Any]", codec.decode(body))
+    output = formats.read(formats.Kind.STEP, body, run_id=run.run_id)
     if output["ok"]:
         return output["value"]
     error = output["error"]
