@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from bot.ending import ending_events
 from bot.redaction import all_events, words_of
 from durable_core import codec
+from durable_core.engine.ending import end_run
 from durable_core.engine.signals import cancel_admission
 from durable_core.errors import ContentGone, NotFound, SessionEnded
 from durable_core.model import EventDraft, Run, RunKind, RunStatus
@@ -86,7 +87,7 @@ async def forget_session(store: Store, session_id: str, *, by: str, seconds: flo
         with contextlib.suppress(SessionEnded):
             await store.admit(cancel_admission(session_id, reason=REASON, by=by))
         await _until(store, _ENDED, session_id, seconds)
-    await store.end(session_id, reason=REASON, events=await _ending(store, run, by))
+    await end_run(store, session_id, reason=REASON, events=await _ending(store, run, by))
     await _until(store, _SENT, session_id, seconds)
     forgotten = await store.forget(session_id)
     for child in started:

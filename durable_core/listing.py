@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
+from durable_core.engine.ending import end_run
 from durable_core.model import EventDraft, Phase, RunKind, RunStatus
 from durable_core.store import Store
 
@@ -136,7 +137,7 @@ async def retire(
     ended: list[str] = []
     while page := await list_runs(store, Which(status=RunStatus.OPEN, deployment=deployment)):
         # each is ended or was by somebody else: the next page is of others
-        ended += [line.run_id for line in page if await store.end(line.run_id, reason=reason, events=events(line))]
+        ended += [line.run_id for line in page if await end_run(store, line.run_id, reason=reason, events=events(line))]
     return ended
 
 

@@ -35,3 +35,8 @@ def read(kind: Kind, body: bytes, *, run_id: str) -> Stored:
     """
     value = cast("Stored", codec.decode(body))
     return UPCASTERS.read(kind, value, written=codec.written_by(body), run_id=run_id)
+
+
+def show(kind: Kind, body: bytes) -> Stored:
+    """Read a value as far as this code can."""
+    return UPCASTERS.show(kind, cast("Stored", codec.decode(body)), written=codec.written_by(body))

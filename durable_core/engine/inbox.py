@@ -75,6 +75,9 @@ def _is_stale(live: Live, command: Command) -> bool:
     if command.kind is CommandKind.RESPONSE:
         prompt = live.settled.get(read_command(live, command)["prompt_id"])
         return prompt is not None and prompt.call_id not in live.wanted
+    if command.kind is CommandKind.SIGNAL and command.principal in live.wants.results:  # a child is told of once
+        body = read_command(live, command)
+        return body["kind"] == "child" and body["run_id"] in live.wants.results
     return False
 
 
@@ -106,7 +109,9 @@ def _completion(live: Live, command: Command) -> Completion | None:
             return _answer(live, command)
         case CommandKind.SIGNAL:
             body = read_command(live, command)
-            return _child(live, command, body) if body["kind"] == "child" else _signal(live, command, body)
+            if body["kind"] != "child":
+                return _signal(live, command, body)
+            return None if body["run_id"] in live.wants.results else _child(live, command, body)
         case CommandKind.CANCEL if live.cancel_at is None:
             return _cancel(live)
         case _:

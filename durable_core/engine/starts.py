@@ -15,6 +15,7 @@ from durable_core.engine import formats
 from durable_core.ids import new_id
 from durable_core.model import INTERNAL, Admission, CommandKind, NewRun, RunKind, ToNew
 from durable_core.operations import ChildStart
+from durable_core.versions import Stored
 
 RUN_PREFIX: Final = "run"
 
@@ -108,10 +109,14 @@ def child_admission(child: ChildStart, *, parent: Parent, creator: str, deployme
 def read_header(header: bytes, run_id: str) -> Start:
     """Read a run's header. Raises: Stranded."""
     data = formats.read(formats.Kind.HEADER, header, run_id=run_id)
+    return Start(args=data["args"], kwargs=data["kwargs"], submission=data["submission"], parent=_parent(data))
+
+
+def parent_of(header: bytes) -> Parent | None:
+    """Read who waits for a run, whatever version started it."""
+    return _parent(formats.show(formats.Kind.HEADER, header))
+
+
+def _parent(data: Stored) -> Parent | None:
     parent = data.get("parent")
-    return Start(
-        args=data["args"],
-        kwargs=data["kwargs"],
-        submission=data["submission"],
-        parent=None if parent is None else Parent(parent["run_id"], parent["op"]),
-    )
+    return None if parent is None else Parent(parent["run_id"], parent["op"])

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from durable_core.context import WorkflowContext
+from durable_core.engine.ending import _told, end_run
+from durable_core.engine.starts import Parent
 from durable_core.errors import RunFailed
 from durable_core.failures import ChildFailed
 from durable_core.ids import event_id
@@ -226,3 +228,42 @@ async def test_each_who_asks_for_a_child_gets_a_result_of_its_own(world: World) 
 
 async def twice_came(run: Any) -> bool:
     return len(await events_of(run, "child.completed")) == 2
+
+
+@pytest.mark.parametrize("twice", [False, True])
+async def test_a_parent_is_told_of_a_child_that_an_operator_ended(world: World, twice: bool) -> None:
+    @workflow
+    async def slow(ctx: WorkflowContext) -> int:
+        await ctx.sleep(1)
+        return 1
+
+    @workflow
+    async def parent(ctx: WorkflowContext) -> list[Any]:
+        try:
+            got: Any = await ctx.child(slow, key="k")
+        except ChildFailed as failed:
+            got = [failed.code, failed.message]
+        await ctx.sleep(60)
+        return [got]
+
+    async with world.engine(parent, slow, work=False) as engine:
+        run = await engine.start(parent)
+        await engine.run_due()
+        (child,) = await engine.runs(workflow="slow")
+        if twice:  # it ended by itself just before, and was seen open
+            world.advance(seconds=1)
+            await engine.run_due(limit=1)
+            assert (await engine.run(child.run_id).status()).status == "completed"
+            stale = _told(Parent(run.run_id, "child:slow#0"), child.run_id, "retired")
+            await engine.store.admit(stale)
+        else:
+            assert await end_run(engine.store, child.run_id, reason="retired", events=())
+            assert not await end_run(engine.store, child.run_id, reason="retired", events=())
+        await engine.run_due()
+        world.advance(seconds=60)
+        await engine.run_due()
+        got = await result(run)
+        assert got in ([["cancelled", "it was ended: retired"]], [1])
+        assert got != [1] or twice
+        unread = await engine.store.rows("SELECT count(*) FROM moor_admission WHERE outcome IS NULL", {})
+        assert unread == [(0,)]
