@@ -90,6 +90,13 @@ def unstamped(data: bytes) -> bytes:
     return data[_STAMP:] if len(data) > _STAMP and data[0] == _STAMPED else data
 
 
+def check_name(name: str, what: str) -> str:
+    """Return a name that is kept as text of its own, where every database can. Raises: Unstorable."""
+    if "\0" in name or _lone_surrogate(name) is not None:
+        raise Unstorable(what, "str with a NUL or a lone surrogate")
+    return name
+
+
 def size_of(value: Storable) -> int:
     """Return how many bytes of JSON a value comes to: what limits count. Raises: Unstorable."""
     return len(_written(value))

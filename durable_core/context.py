@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
 from durable_core.clock import milliseconds
+from durable_core.codec import check_name
 from durable_core.operations import (
     Answer,
     AskOptions,
@@ -254,7 +255,8 @@ class WorkflowContext:
             raise TypeError(f"a child is a workflow (@workflow), not {workflow!r}; functions run by ctx.step(...)")
         _refuse_awaitables(workflow.name, args, kwargs)
         op = self._loop.ledger.next_id(OpKind.CHILD, workflow.name)
-        run_id = child_run_id(self._host.run_id, op if key is None else f"key:{workflow.name}:{key}")
+        said = op if key is None else f"key:{workflow.name}:{check_name(key, 'key')}"
+        run_id = child_run_id(self._host.run_id, said)
         args, kwargs = own_copy(args), own_copy(kwargs)
         child = ChildStart(workflow=workflow, args=args, kwargs=kwargs, run_id=run_id, key=key, detached=detached)
         return run_id, self._loop.open_operation(Operation(id=op, kind=OpKind.CHILD, name=workflow.name, child=child))

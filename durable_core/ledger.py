@@ -9,6 +9,7 @@ from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
+from durable_core.codec import check_name
 from durable_core.operations import Hook, Operation, OpKind
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ class Ledger:
         self._waiters: dict[str, deque[OpFuture]] = {}
 
     def next_id(self, kind: OpKind, name: str) -> str:
-        """Return the identity of the next operation of that kind and name (CORE, Replay 2)."""
-        stem = f"{kind.value}:{name}"
+        """Return the identity of the next operation of that kind and name (CORE, Replay 2). Raises: Unstorable."""
+        stem = f"{kind.value}:{check_name(name, 'the name of an operation')}"
         occurrence = self._occurrences.get(stem, 0)
         self._occurrences[stem] = occurrence + 1
         return f"{stem}#{occurrence}"

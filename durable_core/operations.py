@@ -14,6 +14,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
+from durable_core.codec import check_name
 from durable_core.registry import StepOptions, Workflow
 
 OnExpiry: TypeAlias = Literal["deny", "cancel", "escalate"]
@@ -130,7 +131,7 @@ class Hook:
     name: str
 
     def __post_init__(self) -> None:
-        if not self.name:
+        if not check_name(self.name, "the name of a hook"):
             raise ValueError("a hook needs a name")
         if self.name.startswith("webhook:") and type(self) is Hook:
             raise ValueError("names that begin with `webhook:` belong to ctx.webhook()")

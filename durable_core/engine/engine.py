@@ -314,13 +314,13 @@ class Engine:
             ValueError: it has no such option, or takes no text.
             Conflict: the key was used with another answer.
         """
-        asked = PromptView.of(await self.store.prompt(prompt_id))
+        asked = PromptView.of(await self.store.prompt(codec.check_name(prompt_id, "prompt_id")))
         _check_answer(asked.body, option_id, text)
         given = codec.encode({"option_id": option_id, "text": text, "by": by})
         return await self.store.answer(
             PromptAnswer(
                 source=f"answer:{prompt_id}",
-                key=key or new_id("key"),
+                key=codec.check_name(key or new_id("key"), "key"),
                 digest=payload_digest(given),
                 submission_id=new_id("sub"),
                 prompt_id=prompt_id,
@@ -329,7 +329,7 @@ class Engine:
                 outcome=PromptOutcome.ANSWERED,
                 note=None if text is None else codec.encode({"text": text}),
                 principal=ANYONE,
-                name=by,
+                name=codec.check_name(by, "by"),
                 via="api",
                 body=given,
                 refused=None if _may_answer(asked.body.get("by"), by) else "not_yours",

@@ -145,13 +145,13 @@ class Runner:
         while True:
             completion = None
             if live.over:
-                if not live.wants.unwritten:
+                if not live.wants.unwritten and not live.replay.shows:
                     await self._finish(live)
                     return False
             else:
                 await self._read_answers(live)
                 completion = next_completion(live, self.public_url)
-            if completion is None and (live.wants.unwritten or (live.step_no == 0 and live.parks(live.wake_at()))):
+            if completion is None and (live.over or live.wants.unwritten or (live.step_no == 0 and live.parks(live.wake_at()))):
                 completion = Completion(kind=EntryKind.ASKED)
             if completion is not None:
                 if await self._write(live, completion):

@@ -32,36 +32,36 @@ def signal_admission(target: ToAddress | ToRun, name: str, value: Any, *, key: s
         Unstorable, TooLarge: the value can't be kept.
     """
     body = codec.encode({"kind": "signal", "name": name, "body": value})
-    where = target.run_id if isinstance(target, ToRun) else HOOK
+    where = codec.check_name(target.run_id, "run_id") if isinstance(target, ToRun) else HOOK
     return Admission(
         source=f"signal:{where}",
-        key=key or new_id("key"),
+        key=codec.check_name(key or new_id("key"), "key"),
         digest=payload_digest(body),
         on_conflict="refuse",
         submission_id=new_id("sub"),
         target=target,
         kind=CommandKind.SIGNAL,
         body=body,
-        principal=by,
+        principal=codec.check_name(by, "by"),
     )
 
 
 def by_hook(hook: str) -> ToAddress:
     """Return a hook as a target: whoever waits there."""
-    return ToAddress(channel=HOOK, address=hook, new=None)
+    return ToAddress(channel=HOOK, address=codec.check_name(hook, "hook"), new=None)
 
 
 def cancel_admission(run_id: str, *, reason: str, by: str, key: str | None = None) -> Admission:
     """Return a cancel on its way."""
     body = codec.encode({"reason": reason})
     return Admission(
-        source=f"cancel:{run_id}",
-        key=key or new_id("key"),
+        source=f"cancel:{codec.check_name(run_id, 'run_id')}",
+        key=codec.check_name(key or new_id("key"), "key"),
         digest=payload_digest(body),
         on_conflict="merge",
         submission_id=new_id("sub"),
         target=ToRun(run_id=run_id),
         kind=CommandKind.CANCEL,
         body=body,
-        principal=by,
+        principal=codec.check_name(by, "by"),
     )

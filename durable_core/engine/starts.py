@@ -66,7 +66,7 @@ def start_admission(
         run_id=run_id or new_id(RUN_PREFIX),
         kind=RunKind.WORKFLOW,
         name=name,
-        creator=creator,
+        creator=codec.check_name(creator, "started_by"),
         header=codec.encode(header),
         deployment=deployment,
         lifetime_ms=None,
@@ -75,7 +75,7 @@ def start_admission(
     )
     return Admission(
         source=source,
-        key=key,
+        key=codec.check_name(key, "key"),
         digest=payload_digest(codec.encode(given)),
         on_conflict="refuse" if parent is None else "merge",
         submission_id=submission,

@@ -10,6 +10,7 @@ import pytest
 
 from durable_core.context import WorkflowContext
 from durable_core.errors import Conflict, NotFound, RunFailed, Unstorable
+from durable_core.operations import Option
 from durable_core.registry import UnknownWorkflow, WorkflowNameTaken, step, workflow
 from durable_core.testing.builders import START_MS
 from tests.durable_core.engine.worlds import World, events_of, parked, result, until
@@ -219,3 +220,50 @@ async def test_who_waits_for_a_result_learns_that_the_engine_is_closed(world: Wo
             await run.result(timeout=0.01)
     with pytest.raises(RuntimeError, match="not running"):
         await waiting
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+async def test_names_that_no_database_keeps_are_refused(world: World, name: str) -> None:
+    @workflow
+    async def names(ctx: WorkflowContext, what: str) -> Any:
+        text = chr(0) if name[1:] else name
+        match what:
+            case "step":
+                return await ctx.step(step(lambda: 1, name=text))
+            case "ask":
+                return await ctx.ask("?", [Option("a", "A")], name=text)
+            case "webhook":
+                return await ctx.webhook(text)
+            case "child":
+                return await ctx.child(empty, key=text)
+        return await ctx.wait_for(text)
+
+    async with world.engine(names, empty) as engine:
+        for what in ("step", "ask", "webhook", "child", "hook"):
+            with pytest.raises(RunFailed, match="Unstorable"):
+                await result(await engine.start(names, what))
+        run = await engine.start(names, "step")
+        for refused in (
+            engine.start(empty, key=name),
+            engine.start(empty, started_by=name),
+            engine.signal(name, 1),
+            run.signal("news", 1, key=name),
+            run.signal("news", 1, by=name),
+            engine.cancel(name),
+            run.cancel(by=name),
+            engine.answer(name, option_id="a"),
+        ):
+            with pytest.raises(Unstorable):
+                await refused
+
+
+async def test_what_a_body_shows_before_it_ends_at_once_is_shown(world: World) -> None:
+    @workflow
+    async def shows(ctx: WorkflowContext) -> int:
+        ctx.progress({"half": True})
+        return 1
+
+    async with world.engine(shows) as engine:
+        run = await engine.start(shows)
+        assert await result(run) == 1
+        assert [event.data["value"] for event in await events_of(run, "progress")] == [{"half": True}]
