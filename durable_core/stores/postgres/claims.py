@@ -178,8 +178,8 @@ async def charge(tx: Tx, run_id: str, epoch: int, *, error: str, retry_at: int, 
 
 async def strand(tx: Tx, run_id: str, epoch: int, *, reason: str, code: str) -> None:
     """Give a run back that this code can't go on with; other code may take it at once."""
-    await fence(tx, run_id, epoch)
-    await events.append(tx, run_id, (history.of_strand(reason),))
+    held = await fence(tx, run_id, epoch)
+    await events.append(tx, run_id, (history.of_strand(reason, held.step_no),))
     await tx.run(_STRAND, run_id, await tx.now(), storable(reason), code)
 
 

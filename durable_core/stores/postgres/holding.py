@@ -63,8 +63,9 @@ class Holding:
 
     async def commit(self, commit: StepCommit) -> Committed:
         """Finish a step, and tell of it (S32)."""
-        told = replace(commit, events=(*commit.events, history.of_commit(commit)))
-        return await self._database.shield(self._commit(told))
+        if told := history.of_commit(commit):
+            commit = replace(commit, events=(*commit.events, *told))
+        return await self._database.shield(self._commit(commit))
 
     async def record(
         self,

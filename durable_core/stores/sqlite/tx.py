@@ -49,6 +49,16 @@ class Tx:
             self._now = override if override is not None else int(self.connection.execute(_NOW, {"now": None}).fetchall()[0][0])
         return self._now
 
+    @property
+    def override(self) -> int | None:
+        """What `SQLITE_NOW` is bound to, in a statement that reads more than the time."""
+        return self._clock.override()
+
+    def note_now(self, now: int) -> None:
+        """Take the time that a statement of this operation returned; the first one counts."""
+        if self._now is None:
+            self._now = now
+
     def one(self, sql: str, parameters: Parameters = ()) -> Row | None:
         """Return the first row. All rows are fetched: a statement left open would outlive its transaction."""
         rows = self.connection.execute(sql, parameters).fetchall()
