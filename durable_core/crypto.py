@@ -12,6 +12,7 @@ import re
 import secrets
 import struct
 from base64 import b64decode, b64encode
+from functools import cache
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -192,7 +193,15 @@ def _derive(raw: bytes, purpose: bytes) -> bytes:
 
 
 def _aad(table: str, row: str, column: str) -> bytes:
-    return _prefixed(table.encode(), row.encode(), column.encode())
+    head, tail = _ends(table, column)
+    name = row.encode()
+    return head + len(name).to_bytes(4, "big") + name + tail
+
+
+@cache
+def _ends(table: str, column: str) -> tuple[bytes, bytes]:
+    """Return what stands before and behind a row's name; there are only so many columns."""
+    return _prefixed(table.encode()), _prefixed(column.encode())
 
 
 def _prefixed(*parts: bytes) -> bytes:

@@ -167,7 +167,7 @@ class Runner:
         """Tell the body what happened and write both down; True when the run was given back with it."""
         at = max(live.at, live.now(), completion.at or 0)
         if completion.kind not in _UNTOLD:
-            output = cast("dict[str, Any]", codec.decode(completion.output))
+            output = completion.told or cast("dict[str, Any]", codec.decode(completion.output))
             live.replay.deliver(
                 Entry(
                     n=live.step_no,
@@ -235,11 +235,15 @@ class Runner:
     async def _moved(self, live: Live, seconds: float | None, *, or_changed: bool = False) -> None:
         """Wait until an attempt has ended, or also until the run has changed."""
         moved, changed = live.steps.moved, live.held.changed
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while not live.steps.ended and not (or_changed and changed.is_set()):
-                    moved.clear()
-                    await moved.wait()
+        over = asyncio.Event()
+        timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, _ring, over, moved)
+        try:
+            while not live.steps.ended and not over.is_set() and not (or_changed and changed.is_set()):
+                moved.clear()
+                await moved.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     # ── the end ──
 
@@ -311,6 +315,11 @@ class Runner:
 
 
 _CODES: Final = {"NotDurable": "not_durable", "BodyBlocked": "body_blocked"}
+
+
+def _ring(*bells: asyncio.Event) -> None:
+    for bell in bells:
+        bell.set()
 
 
 def _failed(error: BaseException) -> End:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from durable_core import codec
 from durable_core.context import StepContext, entering_step
@@ -51,6 +51,8 @@ class Attempted:
     op: Operation
     number: int
     output: bytes
+    told: dict[str, Any] | None = None
+    """The output read again: what the body is told, its own copy."""
     failure: Failure | None = None
 
 
@@ -161,17 +163,17 @@ def _attempted(op: Operation, number: int, ended: Ended) -> Attempted:
     if ended.error is not None:
         return failed(op, number, failure_of(ended.error))
     try:
-        output = codec.encode({"ok": True, "value": ended.value}, limit=VALUE_LIMIT)
+        output, told = codec.encode_own({"ok": True, "value": ended.value}, limit=VALUE_LIMIT)
     except (Unstorable, TooLarge) as error:
         return failed(op, number, unstorable(error))
     except Exception as error:  # noqa: BLE001 - a subclass of dict or str may do anything when it is read
         return failed(op, number, Failure("unstorable", wording(error), type(error).__name__, final=True))
-    return Attempted(op, number, output)
+    return Attempted(op, number, output, cast("dict[str, Any]", told))
 
 
 def failed(op: Operation, number: int, failure: Failure) -> Attempted:
     """Return an attempt that failed."""
-    return Attempted(op, number, codec.encode({"ok": False, "error": failure.data(number)}), failure)
+    return Attempted(op, number, codec.encode({"ok": False, "error": failure.data(number)}), failure=failure)
 
 
 def unstorable(error: Unstorable | TooLarge) -> Failure:
