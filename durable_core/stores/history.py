@@ -23,12 +23,12 @@ ENDED: Final = "run.ended"
 """The run was ended by SQL alone; a commit that ends it says so itself."""
 STRANDED: Final = "run.stranded"
 UNSTRANDED: Final = "run.unstranded"
+_LEAST: Final = 2
+"""Of a step there is always its number and the phase."""
 
 
 def of_commit(commit: StepCommit) -> tuple[EventDraft, ...]:
     """Tell of a finished step, unless its row says it all; what there is nothing of is left out, since most steps have little."""
-    if _is_plain(commit):
-        return ()
     told: dict[str, Storable] = {"n": commit.step_n, "phase": commit.phase.value}
     if commit.turn_id is not None:
         told["turn"] = commit.turn_id
@@ -48,20 +48,8 @@ def of_commit(commit: StepCommit) -> tuple[EventDraft, ...]:
         told["addresses"] = [[channel, address] for channel, address in commit.addresses]
     if commit.end is not None:
         told["end"] = commit.end
-    return (_hidden(STEP, told),)
-
-
-def _is_plain(commit: StepCommit) -> bool:
-    return commit.phase is Phase.RUNNING and not (
-        commit.turn_id is not None
-        or commit.consumed
-        or commit.outcomes
-        or commit.prompts
-        or commit.settle
-        or commit.starts
-        or commit.addresses
-        or commit.end is not None
-    )
+    plain = len(told) == _LEAST and commit.phase is Phase.RUNNING
+    return () if plain else (_hidden(STEP, told),)
 
 
 def of_answer(answer: PromptAnswer, status: AnswerStatus) -> EventDraft:

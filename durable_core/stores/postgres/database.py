@@ -116,15 +116,23 @@ class Database:
         Raises:
             Unavailable, Broken: for the database's own faults.
         """
+        rows = await self.rows_of(sql, *args, label=label)
+        return rows[0] if rows else None
+
+    async def rows_of(self, sql: str, *args: Any, label: str | None = None) -> list[Row] | None:
+        """Return the rows of a statement that did all; None as `attempt` does.
+
+        Raises:
+            Unavailable, Broken: for the database's own faults.
+        """
         try:
-            rows = await self.statement(sql, *args, label=label)
+            return await self.statement(sql, *args, label=label)
         except (asyncpg.DivisionByZeroError, asyncpg.UniqueViolationError):
             return None
         except _FAULTS as error:
             if collides(error):
                 return None
             raise sorted_error(error) from error
-        return rows[0] if rows else None
 
     def tell(self, changed: frozenset[str]) -> None:
         """Tell of runs that a committed transaction changed."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from durable_core import versions
 from durable_core.crypto import SessionKey
-from durable_core.model import EventDraft, RecordKind, StepCommit
+from durable_core.model import EventDraft, Phase, RecordKind, StepCommit
 from durable_core.stores import sealing
 from durable_core.stores.postgres import events
 from durable_core.stores.postgres.loading import Position
@@ -38,6 +38,20 @@ _EVENTS: Final = """
     FROM h, unnest({seq}::bigint[], {idx}::bigint[], {type}::text[], {body}::bytea[], {refs}::text[])
         AS x (seq, idx, type, body, refs)
 """
+# Ending in one statement: where nothing but the run itself and the outcomes given ends with it. A statement sees what was there
+# when it began; what came in while it waited for the row shows in the row, by the count of the inbox.
+_ENDS_ALONE: Final = """
+    AND r.inbox_seq = {seen}::bigint
+    AND NOT EXISTS (SELECT 1 FROM moor_prompt p WHERE p.run_id = $1 AND p.outcome IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM moor_interaction i WHERE i.run_id = $1 AND i.status IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM moor_address o WHERE o.run_id = $1)
+    AND NOT EXISTS (
+        SELECT 1 FROM moor_admission o WHERE o.run_id = $1 AND o.outcome IS NULL AND o.submission_id <> ALL({settled}::text[])
+    )"""
+_ENDED: Final = """
+    attempt = 0, step_started_at = NULL, owner = NULL, lease_until = NULL, wake_at = NULL, cancel_seq = 0, epoch = epoch + 1,
+    status = 'ended', ended_at = greatest(r.last_at, t.now), end_reason = {reason},
+    purge_at = greatest(r.last_at, t.now) + keep_ms"""
 # What didn't go as expected undoes the statement by an error; the transaction that follows finds out what it was.
 _UNLESS: Final = "1 / CASE WHEN {expected} THEN 1 ELSE 0 END"
 
@@ -87,21 +101,21 @@ def is_plain(commit: StepCommit) -> bool:
         or commit.addresses
         or commit.starts
         or commit.move is not None
-        or commit.end is not None
     )
 
 
 def commit(commit: StepCommit, place: Position, key: SessionKey, override: int | None) -> tuple[str, list[Any]]:
     """Return the statement that finishes a step: at, now, inbox_seq, cancel_seq; no row where the run stands elsewhere."""
     run_id, n, step = commit.run_id, commit.step_n, commit.step
+    ends = commit.end is not None
     inputs = bool(commit.consumed or commit.outcomes)
     made = Statement(
         run_id,
         commit.epoch,
         n,
         override,
-        commit.phase.value,
-        commit.turn_id,
+        Phase.IDLE.value if ends else commit.phase.value,
+        None if ends else commit.turn_id,
         versions.CURRENT_SPEC,
         step.kind,
         step.name,
@@ -112,7 +126,9 @@ def commit(commit: StepCommit, place: Position, key: SessionKey, override: int |
         place.step_started_at,
         commit.redactions,
     )
-    if commit.release:
+    if ends:
+        made.add(commit.seen, commit.end, [item.submission_id for item in commit.outcomes])
+    elif commit.release:
         made.add(commit.seen, commit.timer_at)
     if commit.events:
         _add_events(made, key, run_id, commit.events, place)
@@ -130,7 +146,7 @@ def commit(commit: StepCommit, place: Position, key: SessionKey, override: int |
             ],
             [item.reply_step for item in outcomes],
         )
-    return _commit_sql(events=bool(commit.events), inputs=inputs, release=commit.release), made.args
+    return _commit_sql(events=bool(commit.events), inputs=inputs, release=commit.release and not ends, ends=ends), made.args
 
 
 def record(
@@ -195,31 +211,33 @@ def _event_parts(start: int, attempt: str) -> tuple[str, str, str]:
 
 
 @cache
-def _commit_sql(*, events: bool, inputs: bool, release: bool) -> str:
+def _commit_sql(*, events: bool, inputs: bool, release: bool, ends: bool) -> str:
     number = 16
-    seen = timer = ""
-    if release:
+    after, alone = f"attempt = 1, step_started_at = {_AT}", ""
+    if ends:
+        seen, reason, settled = _numbers(number, 3)
+        number += 3
+        after, alone = _ENDED.format(reason=reason), _ENDS_ALONE.format(seen=seen, settled=settled)
+    elif release:
         seen, timer = _numbers(number, 2)
         number += 2
+        wake = released_wake(seen=seen, now="t.now", timer_at=timer, phase="$5")
+        after = f"attempt = 0, step_started_at = NULL, owner = NULL, lease_until = NULL, wake_at = {wake}"
     event_set = event_where = event_part = ""
     if events:
         event_set, event_where, event_part = _event_parts(number, "$10")
         number += 8
-    if release:
-        wake = released_wake(seen=seen, now="t.now", timer_at=timer, phase="$5")
-        after = f"attempt = 0, step_started_at = NULL, owner = NULL, lease_until = NULL, wake_at = {wake}"
-    else:
-        after = f"attempt = 1, step_started_at = {_AT}"
     cancel = input_part = check = ""
     if inputs:
         cancel, input_part, check = _input_parts(number)
+        cancel = "" if ends else cancel
     return f"""
 WITH h AS (
     UPDATE moor_run r SET
         step_no = step_no + 1, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL, last_error = NULL,
         phase = $5, turn_id = $6, last_at = {_AT}, spec_version = $7, stranded = NULL, stranded_code = NULL,
         {after}{cancel}{event_set}
-    {_FROM} WHERE {_FENCED} AND r.redactions = coalesce($15::bigint, r.redactions){event_where}
+    {_FROM} WHERE {_FENCED} AND r.redactions = coalesce($15::bigint, r.redactions){event_where}{alone}
     RETURNING r.last_at AS at, t.now, r.inbox_seq, r.cancel_seq
 ), s AS (
     INSERT INTO moor_step (run_id, n, kind, name, attempt, spec_version, deployment, input, output, started_at, completed_at)

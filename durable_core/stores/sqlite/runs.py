@@ -27,8 +27,8 @@ RELEASED_WAKE_AFTER_STEP: Final = _RELEASED_WAKE.format(phase=":phase")
 """For one that sets it."""
 
 _FENCE: Final = f"""
-    SELECT step_no, attempt, inbox_seq, cancel_seq, last_at, turn_id, deployment, step_started_at, redactions, event_seq, event_index,
-        {SQLITE_NOW}
+    SELECT step_no, attempt, inbox_seq, cancel_seq, last_at, turn_id, deployment, step_started_at, redactions,
+        event_seq, event_index, {SQLITE_NOW}
     FROM moor_run WHERE run_id = :run_id AND epoch = :epoch AND owner IS NOT NULL AND status = 'open'
 """
 _PUT: Final = """
