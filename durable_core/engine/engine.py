@@ -115,6 +115,7 @@ class Engine:
             public_url=self._public_url,
             keep_ms=self._keep_ms,
             poll=self._options.poll,
+            on_end=self._waiters.ended,
         )
         if self.works:
             try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
@@ -67,6 +68,8 @@ class Runner:
     threads: Threads = field(default_factory=Threads)
     poll: float = 1.0
     """How often a clock that is set by hand is looked at."""
+    on_end: Callable[[str, str, bytes], object] = lambda *_: None
+    """Told of each run that it has ended: its id, the reason, the output."""
     abilities: Abilities = field(init=False)
     """What a worker with this runner alone is able to do."""
 
@@ -280,6 +283,7 @@ class Runner:
                 claim, live.start, end, step_no=live.step_no, seen=live.seen, at=at, children=tuple(dict.fromkeys(children))
             )
         )
+        self.on_end(claim.run_id, end.reason, end.output)
 
     async def _end_unseen(self, claim: Claim, end: End) -> None:
         """End a run whose body is not there."""
