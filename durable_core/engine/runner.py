@@ -21,7 +21,16 @@ from durable_core.engine.loading import WarmBodies, cold, warm
 from durable_core.engine.starts import read_header
 from durable_core.engine.steps import LEAVE_SECONDS, VALUE_LIMIT, unstorable
 from durable_core.engine.threads import Threads, being_cancelled, wording
-from durable_core.errors import AddressTaken, CommitUnknown, DurableError, LeaseLost, PromptTaken, TooLarge, Unavailable, Unstorable
+from durable_core.errors import (
+    AddressTaken,
+    CommitUnknown,
+    DurableError,
+    LeaseLost,
+    PromptTaken,
+    TooLarge,
+    Unavailable,
+    Unstorable,
+)
 from durable_core.failures import NonDeterminism, Poison
 from durable_core.internal import read
 from durable_core.model import MAX_CHARGED, Abilities, Claim, Committed, StepCommit

@@ -37,7 +37,7 @@ async def recovery(folder: Path, *, peers: bool = False) -> list[Row]:
                 await before.ask("fly", count=FLYING)
             finally:
                 await before.kill()
-            after = await start_side(f"ours {kind} after", _OURS, place.url, "wide", folder=folder)
+            after = await start_side(f"ours {kind} after", _OURS, place.url, "wide", folder=folder, more={"BENCH_MIGRATED": "1"})
             rows += await _recovered(after, f"{kind}, ours", parked[PARKED // 2], targets=("≤ 3 s", "≤ 0.5 s"))
         if peers:
             rows += await _dbos(await found.postgres(), folder)

@@ -35,7 +35,11 @@ async def _of(place: Place, folder: Path, name: str, module: str, python: str | 
         sides.append(await start_side(f"{head} before", module, place.url, "app", folder=folder, python=python))
         first = await sides[0].ask("record", count=COUNT)
         await sides[0].kill()
-        sides.append(await start_side(f"{head} after", module, place.url, "app", folder=folder, python=python))
+        sides.append(
+            await start_side(
+                f"{head} after", module, place.url, "app", folder=folder, python=python, more={"BENCH_MIGRATED": "1"}
+            )
+        )
         again = await sides[1].ask("replay", workflow_id=first["id"])
     finally:
         for side in sides:

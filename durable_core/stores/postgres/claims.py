@@ -23,7 +23,7 @@ log = logging.getLogger("moorings.store")
 TAKABLE: Final = """
     wake_at IS NOT NULL AND owner IS NULL AND status = 'open' AND spec_version BETWEEN $1 AND $2
     AND CASE kind WHEN 'session' THEN $3::boolean ELSE name = ANY($4::text[]) END
-    AND (stranded_code IS NULL OR stranded_code <> $5) AND last_at >= $6
+    AND (stranded_code IS NULL OR stranded_code <> $5) AND last_at >= $6::bigint
 """
 """What one worker may take, once it is due (CORE 10); the parameters are `able`'s."""
 # The time comes along, due runs or none. As a scalar subquery it serves as a bound of the index scan.

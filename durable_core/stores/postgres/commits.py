@@ -48,7 +48,7 @@ _PROMPT: Final = """
         (run_id, prompt_id, kind, step_n, call_id, body, requester, policy, created_seq, created_at, expires_at)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 """
-_MOVE: Final = "UPDATE moor_run SET deployment = $2, deadline_at = $3 WHERE run_id = $1"
+_MOVE: Final = "UPDATE moor_run SET deployment = $2, deadline_at = $3::bigint WHERE run_id = $1"
 _RECORD: Final = """
     INSERT INTO moor_record (run_id, step_n, key, kind, input_hash, body, attempt, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
     ON CONFLICT DO NOTHING

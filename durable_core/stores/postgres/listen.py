@@ -3,7 +3,8 @@
 What lives here: LISTEN, the lock that dies with the connection, the bell that others hear. What does not: who is to be told.
 
 NOTIFY takes a lock of the whole cluster until its transaction is committed. So no transaction of a run ever notifies: changes
-are gathered for a moment and told as one, in a transaction of their own. One that gets lost is found by the worker's poll.
+are gathered for a moment and told as one, in a transaction of their own. What a process had not told when it died is told by
+whoever finds it dead: that anything may have changed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ log = logging.getLogger("moorings.store")
 GATHER_SECONDS: Final = 0.005
 MOST_BYTES: Final = 7_900
 """A payload is less than 8,000 bytes."""
-_ANYTHING: Final = "*"
+ANYTHING: Final = "*"
 _LOOK_SECONDS: Final = 5.0
 """How often the connection is asked whether it still is one."""
 _RETRY_SECONDS: Final = 0.25
@@ -73,9 +74,9 @@ class Bell:
 
 
 def payload(sender: str, run_ids: set[str]) -> str:
-    """Write who tells, and of which runs."""
+    """Write who tells, and of which runs; `ANYTHING` among them stands for all."""
     text = f"{sender}:{' '.join(sorted(run_ids))}"
-    return text if len(text.encode()) <= MOST_BYTES else f"{sender}:{_ANYTHING}"
+    return text if ANYTHING not in run_ids and len(text.encode()) <= MOST_BYTES else f"{sender}:{ANYTHING}"
 
 
 class Ear:
@@ -183,4 +184,4 @@ class Ear:
     def _on_notify(self, _connection: object, _pid: int, _channel: str, text: str) -> None:
         sender, _, said = text.partition(":")
         if sender != self._incarnation:
-            self._tell(None if said == _ANYTHING else said.split())
+            self._tell(None if said == ANYTHING else said.split())

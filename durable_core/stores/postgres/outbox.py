@@ -87,9 +87,18 @@ _FENCE: Final = f"""
     WHERE channel = $1 AND address = $2 AND epoch = $3 AND owner = $4 FOR UPDATE
 """
 _HEAD: Final = "SELECT run_id, state, lane_seq FROM moor_outbox WHERE delivery_id = $1 AND channel = $2 AND address = $3"
+_DEAD: Final = """
+    SELECT run_id, channel, address FROM moor_outbox WHERE delivery_id = $1 AND state = 'dead' AND length(body) > 0
+"""
+# Its attempts stay: it may have been sent after all, so it is looked for first.
+_REPLAY: Final = """
+    UPDATE moor_outbox SET state = 'pending', lane_seq = $2, done_at = NULL, attempts = greatest(attempts, 1)
+    WHERE delivery_id = $1 AND state = 'dead'
+"""
 _DONE: Final = "UPDATE moor_outbox SET state = $2, ref = $3, last_error = $4, done_at = greatest(at, $5) WHERE delivery_id = $1"
 _POSTPONE: Final = "UPDATE moor_outbox SET attempts = attempts + $2, last_error = $3 WHERE delivery_id = $1"
 _KEEP: Final = "UPDATE moor_lane SET done_seq = done_seq + $3 WHERE channel = $1 AND address = $2"
+_KEEP_BACK: Final = "UPDATE moor_lane SET seq = seq - 1 WHERE channel = $1 AND address = $2"
 # Due again as long as it has pending rows, by its counters (CORE 1).
 _GIVE_BACK: Final = """
     UPDATE moor_lane SET owner = NULL, lease_until = NULL, done_seq = done_seq + $3,
@@ -111,13 +120,6 @@ _IN_DOUBT: Final = """
     FROM unnest($1::text[], $2::text[]) AS gone (channel, address)
     JOIN moor_lane l ON l.channel = gone.channel AND l.address = gone.address
     WHERE o.channel = l.channel AND o.address = l.address AND o.state = 'pending' AND o.lane_seq = l.done_seq + 1
-"""
-_DEAD: Final = "SELECT run_id, channel, address FROM moor_outbox WHERE delivery_id = $1 AND state = 'dead'"
-_LOCK: Final = "SELECT 1 FROM moor_lane WHERE channel = $1 AND address = $2 FOR UPDATE"
-# Its attempts stay: it may have been sent after all, so it is looked for first.
-_REPLAY: Final = """
-    UPDATE moor_outbox SET state = 'pending', lane_seq = $2, done_at = NULL, attempts = greatest(attempts, 1)
-    WHERE delivery_id = $1
 """
 _WAITING: Final = """
     SELECT DISTINCT o.run_id FROM unnest($1::text[], $2::text[]) AS gone (channel, address)
@@ -257,25 +259,26 @@ async def take_back_expired(tx: Tx) -> None:
     await _given_back(tx, await tx.all(_EXPIRED, await tx.now()))
 
 
+async def _given_back(tx: Tx, lanes: Sequence[Row]) -> None:
+    if lanes:
+        await tx.run(_IN_DOUBT, *_names(lanes))
+        tx.changed.update(row[0] for row in await tx.all(_WAITING, *_names(lanes)))
+
+
 async def replay(tx: Tx, delivery_id: str) -> bool:
     """Owe a dead letter again, behind what its lane owes by now; False when there is no such dead letter."""
     row = await tx.one(_DEAD, delivery_id)
     if row is None:
         return False
-    run_id, *lane = row
-    await tx.one(_LOCK, *lane)
-    if await tx.one(_DEAD, delivery_id) is None:  # another one replayed it while this one waited for the lane
+    run_id, channel, address = row
+    lane = await tx.one(_LANES, [channel], [address], [1], await tx.now())
+    # whoever replays it at the same time has waited for the lane: the second finds it pending
+    if lane is None or await tx.one(_DEAD, delivery_id) is None:
+        await tx.run(_KEEP_BACK, channel, address)
         return False
-    (owed,) = await tx.all(_LANES, *_names([lane]), [1], await tx.now())
-    await tx.run(_REPLAY, delivery_id, owed[2])
+    await tx.run(_REPLAY, delivery_id, lane[2])
     tx.changed.add(run_id)
     return True
-
-
-async def _given_back(tx: Tx, lanes: Sequence[Row]) -> None:
-    if lanes:
-        await tx.run(_IN_DOUBT, *_names(lanes))
-        tx.changed.update(row[0] for row in await tx.all(_WAITING, *_names(lanes)))
 
 
 def _names(lanes: Sequence[Row]) -> tuple[list[str], list[str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from durable_core import revisions, schema
+from durable_core import revisions
 from durable_core.clock import Clock
 from durable_core.errors import Unavailable
 from durable_core.ids import new_id
@@ -43,6 +43,7 @@ from durable_core.model import (
     Submission,
     Verdict,
 )
+from durable_core.schema import known
 from durable_core.store import Listener, Store
 from durable_core.stores.postgres import claims, commits, loading, outbox, prompts, reads, retention, runs, workers
 from durable_core.stores.postgres.alive import GRACE_SECONDS, Heartbeats, Locks
@@ -50,7 +51,7 @@ from durable_core.stores.postgres.connect import Settings
 from durable_core.stores.postgres.database import SETTLE, Database
 from durable_core.stores.postgres.holding import Holding
 from durable_core.stores.postgres.inbox import Inbox
-from durable_core.stores.postgres.listen import Bell, Ear, channel_of
+from durable_core.stores.postgres.listen import ANYTHING, Bell, Ear, channel_of
 from durable_core.stores.postgres.plain import KEPT
 from durable_core.stores.postgres.tx import Tx
 from durable_core.stores.sealing import Sealing
@@ -176,7 +177,10 @@ class PostgresStore(Store):
 
     async def reap(self, owner: str) -> int:
         alive = not await self._alive.dead((owner,), fresh=True)
-        return await self._database.write(lambda tx: workers.reap(tx, owner, alive=alive), soft=True)
+        lost = await self._database.write(lambda tx: workers.reap(tx, owner, alive=alive), soft=True)
+        if not alive:
+            self._missed()
+        return lost
 
     async def due(self, owner: str, abilities: Abilities = SESSIONS) -> DueWork:
         found = await self._database.read(lambda tx: workers.due(tx, abilities))
@@ -287,6 +291,12 @@ class PostgresStore(Store):
         if self._bell is not None:
             self._bell.ring(run_ids)
 
+    def _missed(self) -> None:
+        """Say to all that anything may have changed: the dead told nobody of the last they committed."""
+        self._watch.tell(None)
+        if self._bell is not None:
+            self._bell.ring(frozenset({ANYTHING}))
+
     async def _notify(self, text: str) -> None:
         await self._database.notify(channel_of(self._settings.namespace), text)
 
@@ -295,7 +305,7 @@ class PostgresStore(Store):
 
 
 async def _check(tx: Tx) -> None:
-    ours, found = schema.known(), await reads.version(tx)
+    ours, found = known(), await reads.version(tx)
     # only what isn't known here needs the names of all that was applied
     revisions.check(ours, found, () if found is None or found in ours else await reads.applied(tx))
     await runs.check_keys(tx)

@@ -15,8 +15,6 @@ from durable_core.stores.postgres import claims, outbox
 from durable_core.stores.postgres.sql import now
 from durable_core.stores.postgres.tx import Tx
 
-REMEMBERED_MS: Final = 900_000
-"""How long a worker that has gone is remembered; longer than it takes until a run is stranded."""
 _ENROL: Final = """
     INSERT INTO moor_worker
         (owner, deployment, min_readable, current, host, pid, started_at, heartbeat, code, workflows, revision)
@@ -25,6 +23,9 @@ _ENROL: Final = """
         deployment = $2, min_readable = $3, current = $4, host = $5, pid = $6, heartbeat = $7, code = $8, workflows = $9,
         revision = $10, gone_at = NULL
 """
+# Whoever has gone is remembered for a while: what it could read is not stranded at once (CORE 10).
+_GONE: Final = "UPDATE moor_worker SET gone_at = $2 WHERE owner = $1 AND gone_at IS NULL"
+_FORGET: Final = "DELETE FROM moor_worker WHERE gone_at < $1"
 # A drain: nothing is charged, the epoch ends what might still be on its way.
 _LET_GO: Final = """
     UPDATE moor_run SET owner = NULL, lease_until = NULL, epoch = epoch + 1, interrupted = 0, wake_at = $1
@@ -35,9 +36,6 @@ _INTERACTIONS: Final = """
     UPDATE moor_interaction SET owner = NULL, epoch = epoch + 1, due_at = $1 WHERE status IS NULL AND owner = $2
     RETURNING run_id
 """
-# Whoever has gone is remembered for a while: what it could read is not stranded at once (CORE 10).
-_GONE: Final = "UPDATE moor_worker SET gone_at = $2 WHERE owner = $1 AND gone_at IS NULL"
-_FORGET: Final = "DELETE FROM moor_worker WHERE gone_at < $1"
 # Distinct owners by steps through the index, however many rows each of them holds.
 _HOLDERS: Final = """
     (WITH RECURSIVE o AS (
@@ -80,7 +78,7 @@ async def enrol(tx: Tx, incarnation: Incarnation) -> None:
         rows.names(able.workflows),
         HEAD,
     )
-    await tx.run(_FORGET, await tx.now() - REMEMBERED_MS)
+    await tx.run(_FORGET, await tx.now() - rows.REMEMBERED_MS)
 
 
 async def withdraw(tx: Tx, owner: str) -> None:
@@ -113,4 +111,4 @@ async def _give_back(tx: Tx, owner: str) -> None:
     await outbox.take_back(tx, owner)
     tx.changed.update(run_id for (run_id,) in await tx.all(_INTERACTIONS, await tx.now(), owner))
     await tx.run(_GONE, owner, await tx.now())
-    await tx.run(_FORGET, await tx.now() - REMEMBERED_MS)
+    await tx.run(_FORGET, await tx.now() - rows.REMEMBERED_MS)

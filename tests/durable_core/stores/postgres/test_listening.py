@@ -84,6 +84,18 @@ def test_what_does_not_fit_is_told_as_anything() -> None:
     assert len(payload("inc_1", set(list(runs)[:200])).encode()) <= MOST_BYTES
 
 
+async def test_what_the_dead_did_not_tell_is_told_by_whoever_finds_them_dead(open_one: Open) -> None:
+    dying, finder, third = [await open_one() for _ in range(3)]
+    await dying.enrol(Incarnation(owner=dying.incarnation, deployment="d1"))
+    dying._bell = None  # it dies before it tells
+    await a_run(dying)
+    here, there = Heard(finder), Heard(third)
+    await gone(dying)
+    assert await finder.reap(dying.incarnation) == 0
+    await here.until(None)
+    await there.until(None)
+
+
 async def test_a_listener_that_was_cut_off_comes_back_and_tells_that_anything_may_have_changed(
     open_one: Open, migrated_url: str
 ) -> None:
