@@ -22,6 +22,8 @@ from durable_core.stranding import Strandings
 log = logging.getLogger("moorings.leftovers")
 
 SWEEP_SECONDS: Final = 60.0
+BY: Final = "system"
+"""Who ends what nobody can go on with."""
 
 DORMANT: Final = (
     "This conversation was not finished when `moorings dev` was last stopped, so it is left alone. "
@@ -108,5 +110,5 @@ class Leftovers:
                 log.warning("looking for stranded sessions whose time is over: %s", error)
 
     async def _end(self, run: Run, reason: str) -> bool:
-        events = await ending_events(self.store, run, reason=reason, by="system")
+        events = await ending_events(self.store, run, reason=reason, by=BY)
         return await self.store.end(run.run_id, reason=reason, events=events)

@@ -35,7 +35,7 @@ async def words_of(store: Store, run_id: str, principal: str) -> dict[str, bytes
     for (seq,) in await store.rows(_MESSAGES, here):
         name = f"command:{int(seq or 0)}"
         for body in (await store.content(run_id, [name])).values():
-            bodies[name] = codec.encode(_message(codec.decode(body), principal))
+            bodies[name] = codec.encode(_message(codec.decode(body), principal), written=codec.written_by(body))
     notes = [str(prompt_id) for (prompt_id,) in await store.rows(_NOTES, here)]
     empty = codec.encode({"text": ""})
     bodies |= {f"note:{prompt_id}": empty for prompt_id in notes}
@@ -44,11 +44,11 @@ async def words_of(store: Store, run_id: str, principal: str) -> dict[str, bytes
     for step in await store.steps(run_id):
         output = codec.decode(step.output)
         if isinstance(output, dict) and _step(output, principal, said):
-            bodies[f"step:{step.n}"] = codec.encode(output)
+            bodies[f"step:{step.n}"] = codec.encode(output, written=codec.written_by(step.output))
     async for event in all_events(store, run_id):
         data = codec.decode(event.body)
         if isinstance(data, dict) and _event(event.type, data, principal, said):
-            bodies[f"event:{event.seq}"] = codec.encode(data)
+            bodies[f"event:{event.seq}"] = codec.encode(data, written=codec.written_by(event.body))
     return bodies
 
 
@@ -69,10 +69,13 @@ def _step(output: dict[str, Any], principal: str, said: list[str]) -> bool:
         elif item.get("kind") == "result" and item.get("origin") == "framework":
             item["content"] = _without(item["content"], said)
     turn = (output.get("state") or {}).get("turn") or {}
+    requester = turn.get("requester") or {}
+    if requester.get("id") == principal:
+        requester["name"] = SOMEONE
     for pending in turn.get("pending", []):
         consent = pending.get("consent")
         if consent is not None and consent.get("principal") == principal:
-            consent["note"] = ""
+            consent |= {"note": "", "name": SOMEONE}
     return codec.encode(output) != before
 
 

@@ -272,6 +272,7 @@ async def _check_console(platform: ConsolePlatform, settings: Settings) -> None:
 
 
 def store_options(settings: Settings) -> StoreOptions:
+    """How the settings say to use a database that a server keeps."""
     """Say how the environment wants the database to be used."""
     return StoreOptions(namespace=settings.namespace, pool=settings.pool, listen_url=settings.listen_url, pooler=settings.pooler)
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from pydantic import JsonValue
 
 from bot import participants
-from bot.answers import Answers, explain
+from bot.answers import Answers
 from bot.cards import prompt_body
 from bot.ending import ending_events
 from bot.errors import Problem
@@ -27,9 +26,9 @@ from bot.session_api import (
     JsonObject,
     Response,
     ResponseResult,
-    ResponseStatus,
 )
 from bot.turn.state import Limits, MessageBody, TurnPolicy, body_to_json
+from bot.views import error_of, iso, prompt_view, response_view, status_of
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
@@ -41,8 +40,6 @@ from durable_core.model import (
     CommandKind,
     NewRun,
     Outcome,
-    Phase,
-    Prompt,
     Receipt,
     Run,
     RunStatus,
@@ -142,7 +139,7 @@ class Sessions:
             )
             receipts.append(receipt)
         decided = await asyncio.gather(*(self.answers.result(receipt) for receipt in receipts))
-        return [_response(response, receipt) for (response, _), receipt in zip(chosen, decided, strict=True)]
+        return [response_view(response, receipt) for (response, _), receipt in zip(chosen, decided, strict=True)]
 
     async def _answered(self, request_id: str, option_id: str, **given: Any) -> AnswerReceipt:
         try:
@@ -192,7 +189,7 @@ class Sessions:
             "agent": run.name,
             "status": "ended" if run.status is RunStatus.ENDED else run.phase.value,
             "turn_id": run.turn_id,
-            "open_prompts": [_prompt(prompt) for prompt in prompts],
+            "open_prompts": [prompt_view(prompt) for prompt in prompts],
             "events": run.event_count,
             "metadata": _object(run.header).get("metadata", {}),
             "created_at": iso(run.created_at),
@@ -268,9 +265,9 @@ class Sessions:
             "submission_id": found.submission_id,
             "session_id": found.run_id,
             "turn_id": found.turn_id,
-            "status": _status(found),
+            "status": status_of(found),
             "reply": reply,
-            "error": _error(detail) if failed else None,
+            "error": error_of(detail) if failed else None,
             "accepted_at": iso(found.at),
             "done_at": iso(found.done_at),
         }
@@ -357,55 +354,10 @@ class Sessions:
         )
 
 
-def iso(at: int | None) -> str | None:
-    """A time as ISO 8601 in UTC, to the millisecond."""
-    if at is None:
-        return None
-    return datetime.fromtimestamp(at / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def envelope(event: EventView) -> JsonObject:
     """An event as clients read it."""
     meta = {"id": event.id, "index": event.index, "at": iso(event.at), "attempt": event.attempt}
     return {"type": event.type, "data": event.data, "meta": meta}
-
-
-def _status(found: Submission) -> str:
-    if found.outcome is not None:
-        return found.outcome.value
-    if not found.consumed:
-        return "accepted" if found.run_phase is Phase.IDLE else "queued"
-    return Phase.WAITING.value if found.run_phase is Phase.WAITING else Phase.RUNNING.value
-
-
-def _error(detail: JsonObject | None) -> JsonObject:
-    """Say why work ended without a reply; the end of a session gives only its reason."""
-    found = detail or {}
-    if "code" in found:
-        return found
-    code = str(found.get("reason", "ended"))
-    return {"code": code, "message": f"The session ended before this was done ({code})."}
-
-
-def _prompt(prompt: Prompt) -> JsonObject:
-    body = prompt_body(prompt)
-    options = [{"id": option["id"], "label": option["label"], "style": option["style"]} for option in body["options"]]
-    return {
-        "request_id": prompt.prompt_id,
-        "kind": prompt.kind,
-        "text": body["text"],
-        "detail": body["detail"],
-        "action": body["action"],
-        "options": options,
-        "evidence": body["evidence"],
-        "expires_at": iso(prompt.expires_at),
-    }
-
-
-def _response(response: Response, receipt: AnswerReceipt) -> ResponseResult:
-    return ResponseResult(
-        response.request_id, receipt.submission_id, ResponseStatus(receipt.status.value), reason=explain(receipt)
-    )
 
 
 def _object(body: bytes) -> dict[str, Any]:

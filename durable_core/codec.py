@@ -56,13 +56,14 @@ class _Refused(Exception):
         self.keys: list[str | int] = []
 
 
-def encode(value: Storable, *, limit: int = LIMIT) -> bytes:
+def encode(value: Storable, *, limit: int = LIMIT, written: int | None = None) -> bytes:
     """Return `value` as bytes that `decode` gives back equal and of the same types.
 
     JSON types stand as they are; Decimal, datetime, date, UUID, bytes, tuple and ints beyond 64 bits become
     `{"$t": type, "v": …}`; a dict that has a key `$t` itself is wrapped as `{"$t": "dict", "v": …}`. Subclasses
     (enums, models, named tuples) are refused, since they would come back as something else. Order of keys is kept.
-    From the second format on, the bytes say in which one they were written (`written_by`).
+    From the second format on, the bytes say in which one they were written (`written_by`): this code's, unless the value was read
+    in another, not brought up, and is put back.
 
     Raises:
         Unstorable: a value of another type, NaN or an infinity, a key that is no str, text with a lone surrogate,
@@ -75,8 +76,8 @@ def encode(value: Storable, *, limit: int = LIMIT) -> bytes:
     if len(text) > _COMPRESS_ABOVE:
         squeezed = _ZSTD_OF_THREAD.compressor.compress(text)
         if len(squeezed) < len(text):
-            return _stamp() + b"\x02" + squeezed
-    return _stamp() + b"\x01" + text
+            return _stamp(written) + b"\x02" + squeezed
+    return _stamp(written) + b"\x01" + text
 
 
 def written_by(data: bytes) -> int:
@@ -95,7 +96,7 @@ def size_of(value: Storable) -> int:
 
 
 def decode(data: bytes, *, limit: int = MOST) -> JsonValue:
-    """Return the value that `encode` wrote.
+    """Return the value that `encode` wrote, in whatever format (`versions`) that was; it is not brought up.
 
     Raises:
         Broken: these are not bytes that `encode` wrote.
@@ -124,8 +125,8 @@ def decode(data: bytes, *, limit: int = MOST) -> JsonValue:
         raise Broken("stored value has a tag whose content can't be read") from None
 
 
-def _stamp() -> bytes:
-    spec = versions.CURRENT_SPEC
+def _stamp(written: int | None) -> bytes:
+    spec = versions.CURRENT_SPEC if written is None else written
     return b"" if spec == versions.FIRST_SPEC else bytes((_STAMPED, spec))
 
 

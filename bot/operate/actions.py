@@ -18,6 +18,7 @@ from bot import formats, preflight
 from bot.errors import NotReady
 from bot.formats import Kind
 from bot.operate import start_mark
+from bot.runtime import store_options
 from bot.settings import DEFAULT_FOLDER, Settings, own_settings
 from durable_core import codec, listing
 from durable_core.clock import DatabaseClock
@@ -69,7 +70,8 @@ async def opened(data: Path | None) -> AsyncIterator[Store]:
     preflight.check_keys(settings)
     preflight.check_drivers(settings)
     preflight.check_schema(settings)
-    store = open_store(settings.database_url, keys=KeyRing.parse(settings.encryption_keys or ""), clock=DatabaseClock())
+    keys = KeyRing.parse(settings.encryption_keys or "")
+    store = open_store(settings.database_url, keys=keys, clock=DatabaseClock(), options=store_options(settings))
     await store.open()
     try:
         yield store

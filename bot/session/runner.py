@@ -389,13 +389,10 @@ class SessionRunner:
     async def _stops(self, session: LiveSession, *, steering: bool = False) -> bool:
         """Look at what came in: must the step stop what it does? Not for what only newer code reads: that has time."""
         try:
-            await self._refresh(session)
+            await session.take_in(await self.store.refresh(session.run_id, session.epoch), self.judge)
         except Stranded:
             return False
         return interrupts(session.view(self.limits), steering=steering)
-
-    async def _refresh(self, session: LiveSession) -> None:
-        await session.take_in(await self.store.refresh(session.run_id, session.epoch), self.judge)
 
     async def _commit(self, session: LiveSession, change: Change, move: Move | None = None) -> bool:
         return await commit(self.store, session, change, limits=self.limits, judge=self.judge, move=move)

@@ -316,7 +316,6 @@ class Engine:
         """
         asked = PromptView.of(await self.store.prompt(prompt_id))
         _check_answer(asked.body, option_id, text)
-        allowed = asked.body.get("by")
         given = codec.encode({"option_id": option_id, "text": text, "by": by})
         return await self.store.answer(
             PromptAnswer(
@@ -333,7 +332,7 @@ class Engine:
                 name=by,
                 via="api",
                 body=given,
-                refused=None if allowed is None or by in ([allowed] if isinstance(allowed, str) else allowed) else "not_yours",
+                refused=None if _may_answer(asked.body.get("by"), by) else "not_yours",
             )
         )
 
@@ -362,6 +361,19 @@ class Engine:
             abilities=self._runner.abilities,
             options=self._options,
         )
+
+
+def _may_answer(allowed: Any, by: str) -> bool:
+    """Whether a question that names who answers it means this one; what it says otherwise is for a layer above to check."""
+    match allowed:
+        case None:
+            return True
+        case str():
+            return by == allowed
+        case list() | tuple():
+            return by in allowed
+        case _:
+            return False
 
 
 def _check_answer(body: dict[str, Any], option_id: str | None, text: str | None) -> None:

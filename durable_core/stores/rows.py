@@ -37,6 +37,9 @@ from durable_core.stores.sealing import Place
 
 Columns = Sequence[Any]
 
+REMEMBERED_MS: Final = 900_000
+"""How long a worker that has gone is remembered; longer than it takes until a run is stranded."""
+
 RUN: Final = (
     "run_id, name, status, phase, creator, header, turn_id, step_no, attempt, event_index, spec_version, deployment,"
     " created_at, deadline_at, ended_at, end_reason, kind, stranded, purged_at, redactions"

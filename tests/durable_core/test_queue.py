@@ -116,7 +116,7 @@ def kinds(of: type[DurableError]) -> Iterator[type[DurableError]]:
         yield from kinds(kind)
 
 
-@pytest.mark.parametrize("kind", sorted(set(kinds(DurableError)), key=lambda kind: kind.__name__))
+@pytest.mark.parametrize("kind", sorted(set(kinds(DurableError)), key=str))
 def test_an_error_says_by_its_class_whether_the_same_call_may_be_made_again(kind: type[DurableError]) -> None:
     assert kind.retryable is issubclass(kind, Unavailable)
     assert not (issubclass(kind, Unavailable) and issubclass(kind, Broken))

@@ -25,8 +25,8 @@ from durable_core.stores.open import open_store
 from durable_core.stores.sqlite.store import SqliteStore
 from durable_core.stores.sqlite.vacuum import vacuum
 from durable_core.streams import EventView, Streams
-from durable_core.testing.acts import claim_one
-from durable_core.testing.builders import MINUTE, START_MS, event, message, ms, new_run, step_commit, to_address
+from durable_core.testing.acts import claim_one, claims, send_all
+from durable_core.testing.builders import MINUTE, START_MS, event, message, ms, new_run, post, step_commit, to_address
 from durable_core.worker import Held, Worker, WorkerOptions
 from tests.durable_core.conformance.sqlite import KEYS, memory_store
 
@@ -166,7 +166,7 @@ def size(path: Path) -> int:
 
 
 async def filled(path: Path, clock: ManualClock) -> int:
-    """Put 4 MB into ended sessions; the file's size."""
+    """Put 4 MB into ended sessions, the file's size."""
     store = await on_file(path, clock)
     for n in range(8):
         await ended(store, f"a{n}", size=500_000)
@@ -182,12 +182,60 @@ async def purged(path: Path, clock: ManualClock) -> int:
     return size(path)
 
 
+SKELETON = (
+    "SELECT run_id, seq, idx, type, refs, attempt, at FROM moor_event ORDER BY run_id, seq",
+    "SELECT run_id, n, kind, name, attempt, spec_version, deployment, started_at, completed_at FROM moor_step ORDER BY run_id, n",
+    "SELECT run_id, seq, kind, submission_id, principal, at, taken_step FROM moor_command ORDER BY run_id, seq",
+    "SELECT delivery_id, channel, address, lane_seq, state, ref, attempts, at, done_at FROM moor_outbox ORDER BY delivery_id",
+    "SELECT source, key, submission_id, run_id, seq, kind, digest, outcome, done_at FROM moor_admission ORDER BY submission_id",
+)
+
+
+async def test_all_but_the_content_stays_as_it_was(store: Store, clock: ManualClock) -> None:
+    receipt = await store.admit(message(to_address("a", new=new_run(keep_ms=0))))
+    claim = await claim_one(store)
+    sent = step_commit(claim, events=(event("one", refs=(("a", "command:1#/text"),)), event("two", visible=False)))
+    await store.commit(replace(sent, outbox=(post(), post())))
+    await send_all(store)
+    await store.commit(step_commit(claim, step_n=1, consume=False, end="done"))
+    kept = await ended(store, "b", keep_ms=None)
+    before = [await store.rows(sql, {}) for sql in SKELETON]
+    assert all(before)
+    clock.advance(ms(MINUTE))
+    assert await store.purge(limit=10) == [receipt.run_id]
+    assert [await store.rows(sql, {}) for sql in SKELETON] == before
+    bodies = "SELECT count(*) FROM moor_event WHERE run_id = :run_id AND length(body) > 0"
+    assert await store.rows(bodies, {"run_id": receipt.run_id}) == [(0,)]
+    assert len(await store.steps(kept)) == 1
+
+
 async def test_a_new_file_shrinks_when_content_goes(tmp_path: Path, clock: ManualClock) -> None:
     path = tmp_path / "moorings.db"
     schema.upgrade(f"sqlite:///{path}")
     full = await filled(path, clock)
     assert full > 3_000_000
     assert await purged(path, clock) < full / 4
+
+
+async def test_many_small_bodies_give_their_space_back_too(tmp_path: Path, clock: ManualClock) -> None:
+    path = tmp_path / "moorings.db"
+    schema.upgrade(f"sqlite:///{path}")
+    store = await on_file(path, clock)
+    for n in range(40):  # side by side, so that pages hold rows of several runs
+        await store.admit(message(to_address(f"a{n}", new=new_run(keep_ms=0))))
+    held = await claims(store, limit=40)
+    for n in range(10):
+        for claim in held:
+            told = tuple(event(shake_256(f"{n}{place}".encode()).hexdigest(150)) for place in range(3))
+            end = "done" if n == 9 else None
+            await store.commit(step_commit(claim, step_n=n, consume=n == 0, events=told, end=end))
+    await store.close()
+    full = size(path)
+    clock.advance(ms(MINUTE))
+    store = await on_file(path, clock)
+    assert len(await store.purge(limit=50)) == 40
+    await store.close()
+    assert size(path) < 0.6 * full
 
 
 async def test_an_old_file_shrinks_by_vacuum_and_then_by_itself(tmp_path: Path, clock: ManualClock) -> None:

@@ -181,6 +181,7 @@ async def test_runs_are_listed_as_asked(store: Store, clock: ManualClock, monkey
     claim = await claim_one(store)
     minutes(clock, 1)
     await store.strand(claim.run_id, claim.epoch, reason="why", code="c")
+    minutes(clock, 1)
     new = await newer(store, monkeypatch)
     assert [line.run_id for line in await list_runs(store, Which())] == [new.run_id, busy, idle]
     assert [line.run_id for line in await list_runs(store, Which(), limit=1)] == [new.run_id]

@@ -23,16 +23,16 @@ log = logging.getLogger("moorings.store")
 TAKABLE: Final = """
     wake_at IS NOT NULL AND owner IS NULL AND status = 'open' AND spec_version BETWEEN $1 AND $2
     AND CASE kind WHEN 'session' THEN $3::boolean ELSE name = ANY($4::text[]) END
-    AND (stranded_code IS NULL OR stranded_code <> $5)
+    AND (stranded_code IS NULL OR stranded_code <> $5) AND last_at >= $6::bigint
 """
 """What one worker may take, once it is due (CORE 10); the parameters are `able`'s."""
 # The time comes along, due runs or none. As a scalar subquery it serves as a bound of the index scan.
 _DUE: Final = f"""
-    WITH t AS MATERIALIZED (SELECT {now("$9")} AS now),
+    WITH t AS MATERIALIZED (SELECT {now("$10")} AS now),
     due AS MATERIALIZED (
-        SELECT run_id, crashes >= $6::bigint AS crasher, wake_at FROM moor_run
-        WHERE {TAKABLE} AND wake_at <= (SELECT now FROM t) AND ($7::boolean OR crashes < $6::bigint)
-        ORDER BY wake_at LIMIT $8 FOR UPDATE SKIP LOCKED
+        SELECT run_id, crashes >= $7::bigint AS crasher, wake_at FROM moor_run
+        WHERE {TAKABLE} AND wake_at <= (SELECT now FROM t) AND ($8::boolean OR crashes < $7::bigint)
+        ORDER BY wake_at LIMIT $9 FOR UPDATE SKIP LOCKED
     )
     SELECT t.now, due.run_id, due.crasher FROM t LEFT JOIN due ON true ORDER BY due.wake_at
 """
@@ -98,7 +98,7 @@ _LEAVE: Final = """
 def able(abilities: Abilities) -> tuple[Any, ...]:
     """Return the parameters of `TAKABLE`."""
     workflows = list(abilities.workflows)
-    return abilities.min_readable, abilities.current, abilities.sessions, workflows, abilities.code
+    return abilities.min_readable, abilities.current, abilities.sessions, workflows, abilities.code, abilities.since
 
 
 async def claim(tx: Tx, request: ClaimRequest, *, sweep: bool) -> list[tuple[Claim, loading.Position]]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from durable_core import versions
 from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, PromptTaken, Redacted
-from durable_core.model import CURRENT_SPEC, Committed, EventDraft, Extra, PromptDraft, RecordKind, Signals, StepCommit
+from durable_core.model import Committed, EventDraft, Extra, Move, PromptDraft, RecordKind, Signals, StepCommit
 from durable_core.stores import history, sealing
 from durable_core.stores.postgres import admission, events, loading, outbox, settling, submissions
 from durable_core.stores.postgres.loading import Position
@@ -47,6 +48,7 @@ _PROMPT: Final = """
         (run_id, prompt_id, kind, step_n, call_id, body, requester, policy, created_seq, created_at, expires_at)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 """
+_MOVE: Final = "UPDATE moor_run SET deployment = $2, deadline_at = $3::bigint WHERE run_id = $1"
 _RECORD: Final = """
     INSERT INTO moor_record (run_id, step_n, key, kind, input_hash, body, attempt, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
     ON CONFLICT DO NOTHING
@@ -68,6 +70,8 @@ async def commit(tx: Tx, commit: StepCommit) -> tuple[Committed, Position | None
     if commit.redactions is not None and commit.redactions != held.redactions:
         raise Redacted(commit.run_id)
     at = held.at(await tx.now())
+    if commit.move is not None:
+        held = await _move(tx, commit.run_id, commit.move, held, at)
     await _own(tx, commit, at)
     if commit.outbox and (commit.settle or commit.end):
         await outbox.hold(tx, commit.run_id, commit.outbox)
@@ -166,6 +170,12 @@ def _moved(commit: StepCommit, held: Held, at: int) -> Position:
     return place._replace(step_no=held.step_no + 1, attempt=1, step_started_at=at)
 
 
+async def _move(tx: Tx, run_id: str, move: Move, held: Held, at: int) -> Held:
+    """Hand the run over before anything is written, so that the step is its new deployment's."""
+    await tx.run(_MOVE, run_id, move.deployment, None if move.lifetime_ms is None else at + move.lifetime_ms)
+    return held._replace(deployment=move.deployment)
+
+
 async def _own(tx: Tx, commit: StepCommit, at: int) -> None:
     for channel, address in sorted(commit.addresses):
         row = await tx.one(_OWN, channel, address, commit.run_id, at)
@@ -191,7 +201,7 @@ async def _write_step(tx: Tx, commit: StepCommit, held: Held, at: int) -> None:
         step.kind,
         step.name,
         held.attempt,
-        CURRENT_SPEC,
+        versions.CURRENT_SPEC,
         held.deployment,
         tx.seal(run_id, step.input, sealing.step_input(n)),
         tx.seal(run_id, step.output, sealing.step_output(n)),
@@ -233,7 +243,7 @@ async def _open_prompt(tx: Tx, commit: StepCommit, draft: PromptDraft, *, create
 async def _next(tx: Tx, commit: StepCommit, held: Held, at: int) -> int:
     """Turn the run to its next step, or end it; return the cancel that is still pending, 0 for none."""
     cancelled = held.cancel_seq if held.cancel_seq in commit.consumed else -1
-    args = (commit.run_id, cancelled, commit.phase.value, commit.turn_id, at, CURRENT_SPEC)
+    args = (commit.run_id, cancelled, commit.phase.value, commit.turn_id, at, versions.CURRENT_SPEC)
     if commit.release or commit.end:
         await tx.run(_LET_GO, *args, commit.seen, await tx.now(), commit.timer_at)
     else:

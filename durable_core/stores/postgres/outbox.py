@@ -87,9 +87,18 @@ _FENCE: Final = f"""
     WHERE channel = $1 AND address = $2 AND epoch = $3 AND owner = $4 FOR UPDATE
 """
 _HEAD: Final = "SELECT run_id, state, lane_seq FROM moor_outbox WHERE delivery_id = $1 AND channel = $2 AND address = $3"
+_DEAD: Final = """
+    SELECT run_id, channel, address FROM moor_outbox WHERE delivery_id = $1 AND state = 'dead' AND length(body) > 0
+"""
+# Its attempts stay: it may have been sent after all, so it is looked for first.
+_REPLAY: Final = """
+    UPDATE moor_outbox SET state = 'pending', lane_seq = $2, done_at = NULL, attempts = greatest(attempts, 1)
+    WHERE delivery_id = $1 AND state = 'dead'
+"""
 _DONE: Final = "UPDATE moor_outbox SET state = $2, ref = $3, last_error = $4, done_at = greatest(at, $5) WHERE delivery_id = $1"
 _POSTPONE: Final = "UPDATE moor_outbox SET attempts = attempts + $2, last_error = $3 WHERE delivery_id = $1"
 _KEEP: Final = "UPDATE moor_lane SET done_seq = done_seq + $3 WHERE channel = $1 AND address = $2"
+_KEEP_BACK: Final = "UPDATE moor_lane SET seq = seq - 1 WHERE channel = $1 AND address = $2"
 # Due again as long as it has pending rows, by its counters (CORE 1).
 _GIVE_BACK: Final = """
     UPDATE moor_lane SET owner = NULL, lease_until = NULL, done_seq = done_seq + $3,
@@ -254,6 +263,22 @@ async def _given_back(tx: Tx, lanes: Sequence[Row]) -> None:
     if lanes:
         await tx.run(_IN_DOUBT, *_names(lanes))
         tx.changed.update(row[0] for row in await tx.all(_WAITING, *_names(lanes)))
+
+
+async def replay(tx: Tx, delivery_id: str) -> bool:
+    """Owe a dead letter again, behind what its lane owes by now; False when there is no such dead letter."""
+    row = await tx.one(_DEAD, delivery_id)
+    if row is None:
+        return False
+    run_id, channel, address = row
+    lane = await tx.one(_LANES, [channel], [address], [1], await tx.now())
+    # whoever replays it at the same time has waited for the lane: the second finds it pending
+    if lane is None or await tx.one(_DEAD, delivery_id) is None:
+        await tx.run(_KEEP_BACK, channel, address)
+        return False
+    await tx.run(_REPLAY, delivery_id, lane[2])
+    tx.changed.add(run_id)
+    return True
 
 
 def _names(lanes: Sequence[Row]) -> tuple[list[str], list[str]]:

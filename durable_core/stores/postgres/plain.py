@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
+from durable_core import versions
 from durable_core.crypto import SessionKey
-from durable_core.model import CURRENT_SPEC, EventDraft, RecordKind, StepCommit
+from durable_core.model import EventDraft, RecordKind, StepCommit
 from durable_core.stores import sealing
 from durable_core.stores.postgres import events
 from durable_core.stores.postgres.loading import Position
@@ -85,6 +86,7 @@ def is_plain(commit: StepCommit) -> bool:
         or commit.extra
         or commit.addresses
         or commit.starts
+        or commit.move is not None
         or commit.end is not None
     )
 
@@ -100,7 +102,7 @@ def commit(commit: StepCommit, place: Position, key: SessionKey, override: int |
         override,
         commit.phase.value,
         commit.turn_id,
-        CURRENT_SPEC,
+        versions.CURRENT_SPEC,
         step.kind,
         step.name,
         place.attempt,

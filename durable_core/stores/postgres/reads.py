@@ -120,6 +120,12 @@ async def version(tx: Tx) -> str | None:
     return None if row is None else str(row[0])
 
 
+async def applied(tx: Tx) -> list[str]:
+    """Return the names of the revisions that were applied; none where the schema keeps no names."""
+    there = await tx.one("SELECT to_regclass('moor_revision')")
+    return [str(row[0]) for row in await tx.all("SELECT name FROM moor_revision")] if there and there[0] else []
+
+
 async def cluster_version(tx: Tx) -> int:
     """Return a number that grows with every transaction that writes."""
     row = await tx.one("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from durable_core import versions
 from durable_core.errors import LeaseLost
-from durable_core.model import CURRENT_SPEC, CommandKind, NewRun, Phase, RunStatus, Signals
+from durable_core.model import CommandKind, NewRun, Phase, RunStatus, Signals
 from durable_core.stores import sealing
 from durable_core.stores.postgres.sql import now
 from durable_core.stores.postgres.tx import Tx
@@ -152,7 +153,7 @@ async def create(tx: Tx, new: NewRun) -> None:
         new.creator,
         wrapped,
         tx.seal(new.run_id, new.header, sealing.run_header()),
-        CURRENT_SPEC,
+        versions.CURRENT_SPEC,
         new.deployment,
         now,
         None if new.lifetime_ms is None else now + new.lifetime_ms,

@@ -11,8 +11,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Final
 
+from durable_core import versions
 from durable_core.crypto import SessionKey
-from durable_core.model import CURRENT_SPEC, Admission, CommandKind, NewRun, Phase, RunStatus, ToAddress, ToRun
+from durable_core.model import Admission, CommandKind, NewRun, Phase, RunStatus, ToAddress, ToRun
 from durable_core.stores import sealing
 from durable_core.stores.postgres.sql import now
 from durable_core.stores.sealing import Place, Sealing
@@ -40,7 +41,7 @@ def start(admission: Admission, new: NewRun, sealing_: Sealing, override: int | 
         new.creator,
         wrapped,
         _seal(key, new.run_id, new.header, sealing.run_header()),
-        CURRENT_SPEC,
+        versions.CURRENT_SPEC,
         new.deployment,
         new.lifetime_ms,
         new.kind.value,

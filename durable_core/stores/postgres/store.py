@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from durable_core import revisions
 from durable_core.clock import Clock
-from durable_core.errors import SchemaOutdated, Unavailable
+from durable_core.errors import Unavailable
 from durable_core.ids import new_id
 from durable_core.keys import Keys
 from durable_core.model import (
@@ -42,7 +43,7 @@ from durable_core.model import (
     Submission,
     Verdict,
 )
-from durable_core.schema import HEAD
+from durable_core.schema import known
 from durable_core.store import Listener, Store
 from durable_core.stores.postgres import claims, commits, loading, outbox, prompts, reads, retention, runs, workers
 from durable_core.stores.postgres.alive import GRACE_SECONDS, Heartbeats, Locks
@@ -280,6 +281,9 @@ class PostgresStore(Store):
     async def release_lane(self, lane: Lane, owner: str) -> None:
         await self._database.write(lambda tx: outbox.release_lane(tx, lane, owner), soft=True)
 
+    async def replay(self, delivery_id: str) -> bool:
+        return await self._database.write(lambda tx: outbox.replay(tx, delivery_id))
+
     # ── inside ──
 
     def _committed(self, run_ids: frozenset[str]) -> None:
@@ -301,7 +305,7 @@ class PostgresStore(Store):
 
 
 async def _check(tx: Tx) -> None:
-    found = await reads.version(tx)
-    if found != HEAD:
-        raise SchemaOutdated(found, HEAD)
+    ours, found = known(), await reads.version(tx)
+    # only what isn't known here needs the names of all that was applied
+    revisions.check(ours, found, () if found is None or found in ours else await reads.applied(tx))
     await runs.check_keys(tx)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from durable_core.model import Abilities, DueWork, Incarnation
+from durable_core.schema import HEAD
 from durable_core.stores import rows
 from durable_core.stores.postgres import claims, outbox
 from durable_core.stores.postgres.sql import now
@@ -16,11 +17,15 @@ from durable_core.stores.postgres.tx import Tx
 
 _ENROL: Final = """
     INSERT INTO moor_worker
-        (owner, deployment, min_readable, current, host, pid, started_at, heartbeat, code, workflows)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9)
+        (owner, deployment, min_readable, current, host, pid, started_at, heartbeat, code, workflows, revision)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10)
     ON CONFLICT (owner) DO UPDATE SET
-        deployment = $2, min_readable = $3, current = $4, host = $5, pid = $6, heartbeat = $7, code = $8, workflows = $9
+        deployment = $2, min_readable = $3, current = $4, host = $5, pid = $6, heartbeat = $7, code = $8, workflows = $9,
+        revision = $10, gone_at = NULL
 """
+# Whoever has gone is remembered for a while: what it could read is not stranded at once (CORE 10).
+_GONE: Final = "UPDATE moor_worker SET gone_at = $2 WHERE owner = $1 AND gone_at IS NULL"
+_FORGET: Final = "DELETE FROM moor_worker WHERE gone_at < $1"
 # A drain: nothing is charged, the epoch ends what might still be on its way.
 _LET_GO: Final = """
     UPDATE moor_run SET owner = NULL, lease_until = NULL, epoch = epoch + 1, interrupted = 0, wake_at = $1
@@ -44,16 +49,16 @@ _HOLDERS: Final = """
 _DUE: Final = f"""
     SELECT
         least((SELECT wake_at FROM moor_run WHERE {claims.TAKABLE} ORDER BY wake_at LIMIT 1),
-              (SELECT min(lease_until) FROM moor_run WHERE owner IS NOT NULL AND lease_until < {now("$7")})),
+              (SELECT min(lease_until) FROM moor_run WHERE owner IS NOT NULL AND lease_until < {now("$8")})),
         least((SELECT due_at FROM moor_lane
-               WHERE due_at IS NOT NULL AND owner IS NULL AND ($6::text[] IS NULL OR channel = ANY($6)) ORDER BY due_at LIMIT 1),
-              (SELECT min(lease_until) FROM moor_lane WHERE owner IS NOT NULL AND lease_until < {now("$7")})),
+               WHERE due_at IS NOT NULL AND owner IS NULL AND ($7::text[] IS NULL OR channel = ANY($7)) ORDER BY due_at LIMIT 1),
+              (SELECT min(lease_until) FROM moor_lane WHERE owner IS NOT NULL AND lease_until < {now("$8")})),
         (SELECT due_at FROM moor_interaction WHERE status IS NULL ORDER BY due_at LIMIT 1),
-        {now("$7")},
+        {now("$8")},
         ARRAY({_HOLDERS.format(table="moor_run")}
               UNION {_HOLDERS.format(table="moor_lane")}
               UNION SELECT owner FROM moor_interaction WHERE status IS NULL AND owner IS NOT NULL
-              UNION SELECT owner FROM moor_worker)
+              UNION SELECT owner FROM moor_worker WHERE gone_at IS NULL)
 """
 
 
@@ -71,7 +76,9 @@ async def enrol(tx: Tx, incarnation: Incarnation) -> None:
         await tx.now(),
         able.code,
         rows.names(able.workflows),
+        HEAD,
     )
+    await tx.run(_FORGET, await tx.now() - rows.REMEMBERED_MS)
 
 
 async def withdraw(tx: Tx, owner: str) -> None:
@@ -103,4 +110,5 @@ async def due(tx: Tx, abilities: Abilities) -> DueWork:
 async def _give_back(tx: Tx, owner: str) -> None:
     await outbox.take_back(tx, owner)
     tx.changed.update(run_id for (run_id,) in await tx.all(_INTERACTIONS, await tx.now(), owner))
-    await tx.run("DELETE FROM moor_worker WHERE owner = $1", owner)
+    await tx.run(_GONE, owner, await tx.now())
+    await tx.run(_FORGET, await tx.now() - rows.REMEMBERED_MS)

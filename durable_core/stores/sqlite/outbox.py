@@ -64,16 +64,16 @@ _IN_DOUBT: Final = """
     WHERE channel = ?1 AND address = ?2 AND state = 'pending'
       AND lane_seq = (SELECT done_seq + 1 FROM moor_lane WHERE channel = ?1 AND address = ?2)
 """
+_DEAD: Final = "SELECT run_id, channel, address FROM moor_outbox WHERE delivery_id = ? AND state = 'dead' AND length(body) > 0"
+# Its attempts stay: it may have been sent after all, so it is looked for first.
+_REPLAY: Final = """
+    UPDATE moor_outbox SET state = 'pending', lane_seq = ?, done_at = NULL, attempts = max(attempts, 1) WHERE delivery_id = ?
+"""
 _NEXT: Final = """
     SELECT delivery_id, length(body) FROM moor_outbox
     WHERE channel = ? AND address = ? AND state = 'pending' ORDER BY lane_seq LIMIT 1
 """
 _ADVANCE: Final = "UPDATE moor_lane SET done_seq = done_seq + 1 WHERE channel = ? AND address = ?"
-_DEAD: Final = "SELECT run_id, channel, address FROM moor_outbox WHERE delivery_id = ? AND state = 'dead'"
-# Its attempts stay: it may have been sent after all, so it is looked for first.
-_REPLAY: Final = """
-    UPDATE moor_outbox SET state = 'pending', lane_seq = ?, done_at = NULL, attempts = max(attempts, 1) WHERE delivery_id = ?
-"""
 _DONE: Final = """
     UPDATE moor_outbox SET state = :state, ref = :ref, last_error = :error, done_at = max(at, :now)
     WHERE delivery_id = :delivery_id

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from durable_core.crypto import wrapped_by
@@ -31,14 +32,14 @@ _DUE: Final = """
 # Without its key nothing of the run opens any more; the bodies go too, so that the space comes back.
 _SHRED: Final = (
     "UPDATE moor_run SET session_key = X'', header = X'', purged_at = :now, purge_at = NULL WHERE run_id = :run_id",
-    "UPDATE moor_command SET body = X'' WHERE run_id = :run_id",
-    "UPDATE moor_step SET input = X'', output = X'' WHERE run_id = :run_id",
-    "UPDATE moor_event SET body = X'' WHERE run_id = :run_id",
     "UPDATE moor_prompt SET body = X'', note = NULL WHERE run_id = :run_id",
     "UPDATE moor_interaction SET body = X'', note = NULL WHERE run_id = :run_id",
-    "UPDATE moor_outbox SET body = X'' WHERE run_id = :run_id",
     "UPDATE moor_admission SET detail = NULL WHERE run_id = :run_id",
     "DELETE FROM moor_record WHERE run_id = :run_id",
+)
+# The many rows are written anew without their bodies: an UPDATE would leave each in its page, which then is half empty for good.
+_MANY: Final = MappingProxyType(
+    {"moor_event": {"body"}, "moor_step": {"input", "output"}, "moor_command": {"body"}, "moor_outbox": {"body"}}
 )
 _WRAPPED: Final = "SELECT run_id, session_key FROM moor_run WHERE purged_at IS NULL AND run_id > ? ORDER BY run_id LIMIT ?"
 _REWRAP: Final = "UPDATE moor_run SET session_key = ? WHERE run_id = ? AND session_key = ?"
@@ -136,5 +137,15 @@ def _write(cell: Cell) -> str:
 def _shred(tx: Tx, run_id: str) -> None:
     for sql in _SHRED:
         tx.run(sql, {"run_id": run_id, "now": tx.now} if ":now" in sql else {"run_id": run_id})
+    for table, bodies in _MANY.items():
+        _strip(tx, run_id, table, bodies)
     tx.forgotten.add(run_id)
     tx.changed.add(run_id)
+
+
+def _strip(tx: Tx, run_id: str, table: str, bodies: set[str]) -> None:
+    names = [row[1] for row in tx.all(f"PRAGMA table_info({table})")]
+    bare = ", ".join("X''" if name in bodies else name for name in names)
+    rows = tx.all(f"SELECT {bare} FROM {table} WHERE run_id = ?", (run_id,))
+    tx.run(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))
+    tx.many(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", rows)

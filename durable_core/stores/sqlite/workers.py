@@ -13,8 +13,6 @@ from durable_core.stores import rows
 from durable_core.stores.sqlite import claims, outbox
 from durable_core.stores.sqlite.tx import Parameters, Tx
 
-REMEMBERED_MS: Final = 900_000
-"""How long a worker that has gone is remembered; longer than it takes until a run is stranded."""
 _ENROL: Final = """
     INSERT INTO moor_worker
         (owner, deployment, min_readable, current, host, pid, started_at, heartbeat, code, workflows, revision)
@@ -65,7 +63,7 @@ def enrol(tx: Tx, incarnation: Incarnation) -> None:
             "revision": HEAD,
         },
     )
-    tx.run(_FORGET, (tx.now - REMEMBERED_MS,))
+    tx.run(_FORGET, (tx.now - rows.REMEMBERED_MS,))
 
 
 def withdraw(tx: Tx, owner: str) -> None:
@@ -99,7 +97,7 @@ def _give_back(tx: Tx, owner: str) -> None:
     outbox.take_back(tx, "owner = :owner", {"owner": owner})
     tx.changed.update(run_id for (run_id,) in tx.all(_INTERACTIONS, {"now": tx.now, "owner": owner}))
     tx.run(_GONE, (tx.now, owner))
-    tx.run(_FORGET, (tx.now - REMEMBERED_MS,))
+    tx.run(_FORGET, (tx.now - rows.REMEMBERED_MS,))
 
 
 def _first(tx: Tx, sql: str, parameters: Parameters = ()) -> int | None:

@@ -55,6 +55,7 @@ from durable_core.store import Store
 from durable_core.stores.open import open_store
 from durable_core.stranding import Strandings
 from durable_core.streams import EventView, Streams
+from durable_core.testing.histories import check_store
 from durable_core.worker import Held as HeldRun
 from tests.bot.session.actors import ADDRESS, CHANNEL, PLACE, TOOLS, FakeChannel, Killed, Log, ToldModel
 
@@ -290,7 +291,11 @@ class Thread:
         return (await self.store.run(self.run_id)).status is RunStatus.ENDED
 
     async def check(self) -> None:
-        """Check what holds for every settled thread: a whole history, one result a call, each input with one outcome."""
+        """Check what holds for every settled thread: a whole history, one result a call, each input with one outcome.
+
+        And what holds for every store: among it that runs can be rebuilt from their lists.
+        """
+        await check_store(self.store)
         run = await self.store.run(self.run_id)
         if run.turn_id is None:
             validate_history(await self.history())

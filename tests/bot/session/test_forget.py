@@ -107,6 +107,7 @@ async def test_their_words_go_from_an_open_session_and_the_model_sees_it(thread:
     found = await stored(thread)
     assert "4242" not in found
     assert "1234" not in found
+    assert "Alice" not in found
     assert "hello from bob" in found
 
 

@@ -116,6 +116,12 @@ async def test_a_question_may_name_who_answers(world: World) -> None:
         assert (refused.status, refused.reason) == (AnswerStatus.REFUSED, "not_yours")
         await engine.answer(asked.prompt_id, option_id="stop", by="carol")
         assert await result(run) == ["stop", None, "carol", False]
+        for by, named in (("alice", True), ({"group": "finance"}, False)):
+            other = await engine.start(asks, by)
+            await parked(other)
+            (asked,) = await other.prompts()
+            receipt = await engine.answer(asked.prompt_id, option_id="go", by="alice")
+            assert (receipt.status is AnswerStatus.SETTLED) is named
 
 
 async def test_a_question_expires_and_no_answer_comes_after(world: World) -> None:

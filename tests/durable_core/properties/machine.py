@@ -7,7 +7,7 @@ What lives here: choosing what happens, and what is compared after each. What do
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
@@ -46,6 +46,9 @@ _TABLES = (
 class StoreMachine(Workers, Senders):
     """Every rule does one call on both, every invariant compares what can be read."""
 
+    focus: ClassVar[tuple[str, ...]] = ()
+    """What is to happen more often than else."""
+
     @initialize()
     def open(self) -> None:
         self.admit("a", None)
@@ -63,6 +66,8 @@ class StoreMachine(Workers, Senders):
     @rule(kind=st.sampled_from(KINDS), pick=picks, size=st.integers(min_value=0, max_value=3), flag=st.booleans())
     def happen(self, *, kind: str, pick: int, size: int, flag: bool) -> None:
         self.at = size % len(self.place.stores)
+        if self.focus and pick % 3 == 0:
+            kind = self.focus[pick // 3 % len(self.focus)]
         if kind in HELD and not self.any_held():
             kind = "claim"
         able = self.able(pick)

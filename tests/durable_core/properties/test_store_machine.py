@@ -207,28 +207,30 @@ class Biased(SqliteStore):
 
 
 BROKEN = (
-    (Forgetful, "a wake-up is wrong|a wake-up was lost"),
-    (Hasty, "a redelivery was taken for new"),
-    (Lenient, "DID NOT RAISE"),
-    (Careless, "charges disagree"),
-    (Gullible, "settled by somebody who may not|not exactly one outcome"),
-    (Jumpy, "a lane is out of order"),
-    (Grabby, "DID NOT RAISE"),
-    (Childless, "not exactly one outcome"),
-    (Fertile, "not exactly one outcome"),
-    (Stubborn, "a run was offered to a worker that can't take it"),
-    (Impatient, "a wake-up is wrong|what is due next"),
-    (Hoarder, "content was kept too long"),
-    (Mute, "the list tells of another run"),
-    (Meddler, "a lane was forgotten"),
-    (Slack, "an answer that is due is not looked for"),
-    (Biased, "a judge was not heard"),
+    (Forgetful, "let go, admit", "a wake-up is wrong|a wake-up was lost"),
+    (Hasty, "redeliver", "a redelivery was taken for new"),
+    (Lenient, "release, zombie", "DID NOT RAISE"),
+    (Careless, "die, claim", "charges disagree"),
+    (Gullible, "ask, click", "settled by somebody who may not|not exactly one outcome"),
+    (Jumpy, "let go, ask, send", "a lane is out of order"),
+    (Grabby, "own", "DID NOT RAISE"),
+    (Childless, "start", "not exactly one outcome"),
+    (Fertile, "start", "not exactly one outcome"),
+    (Stubborn, "strand, claim", "a run was offered to a worker that can't take it"),
+    (Impatient, "new", "a wake-up is wrong|what is due next"),
+    (Hoarder, "end, purge, new", "content was kept too long"),
+    (Mute, "strand, unstrand", "the list tells of another run"),
+    (Meddler, "let go, send", "a lane was forgotten"),
+    (Slack, "ask, click, take", "an answer that is due is not looked for"),
+    (Biased, "ask, click, take, judge", "a judge was not heard"),
 )
 
 
-@pytest.mark.parametrize(("broken", "finding"), BROKEN)
-def test_the_machine_finds_a_broken_store(broken: type[SqliteStore], finding: str) -> None:
+@pytest.mark.parametrize(("broken", "often", "finding"), BROKEN)
+def test_the_machine_finds_a_broken_store(broken: type[SqliteStore], often: str, finding: str) -> None:
     class Machine(StoreMachine):
+        focus = tuple(often.split(", "))
+
         def make(self) -> World:
             return MemoryWorld(broken)
 
