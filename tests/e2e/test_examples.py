@@ -36,10 +36,10 @@ RUN_ID = re.compile(r"run_[0-9a-z]{26}")
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Give the address of a database with nothing in it, as a reader would write it."""
+    """Give the address of a database without runs, as a reader would write it."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'example.db'}"
-    url = make_url(request.getfixturevalue("postgres_url"))
+    url = make_url(request.getfixturevalue("migrated_url"))
     return url.set(drivername="postgresql").render_as_string(hide_password=False)
 
 
