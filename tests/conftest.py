@@ -9,6 +9,8 @@ import pytest
 
 from tests import parts
 
+pytest.register_assert_rewrite("durable_core.testing")  # the kit's modules show what they compared
+
 pytest_plugins = ["tests.postgres", "tests.pgbouncer"]
 
 FIXTURE_MARKS = {"postgres": "postgres", "postgres_url": "postgres", "migrated_url": "postgres"}

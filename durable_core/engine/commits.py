@@ -12,7 +12,7 @@ from durable_core import codec, internal
 from durable_core.clock import milliseconds
 from durable_core.engine.handles import CANCELLED, COMPLETED
 from durable_core.engine.inbox import Completion, stale
-from durable_core.engine.live import Asked, Live, is_start, needs_writing
+from durable_core.engine.live import WRITTEN, Asked, Live, is_start
 from durable_core.engine.signals import HOOK
 from durable_core.engine.starts import Parent, Start, child_admission
 from durable_core.ids import request_id
@@ -161,8 +161,8 @@ def end_commit(
 
 def _asking(live: Live, keep_ms: int | None) -> _Asking:
     asking = _Asking()
-    for op in live.wanted.values():
-        if needs_writing(op) and op.id not in live.known:
+    for op in live.wanted_of(*WRITTEN):
+        if op.id not in live.known:
             _ask(live, op, asking, keep_ms)
             live.known.add(op.id)
     for op_id in [op_id for op_id in live.prompts if op_id not in live.wanted]:

@@ -146,14 +146,14 @@ def _child(live: Live, command: Command, body: dict[str, Any]) -> Completion:
 
 def _same_child(live: Live) -> Completion | None:
     """Give a further operation with the same key what its child came to before."""
-    for op in live.wanted.values():
+    for op in live.wanted_of(OpKind.CHILD):
         if op.child is not None and op.id in live.known and (result := live.results.get(op.child.run_id)) is not None:
             return _child_ended(op.id, op.child.run_id, result)
     return None
 
 
 def _waiting_for(live: Live, run_id: str) -> Operation | None:
-    return next((op for op in live.wanted.values() if op.child is not None and op.child.run_id == run_id), None)
+    return next((op for op in live.wanted_of(OpKind.CHILD) if op.child is not None and op.child.run_id == run_id), None)
 
 
 def _child_ended(op: str, run_id: str, result: tuple[bool, Any], consumed: tuple[int, ...] = ()) -> Completion:
@@ -197,20 +197,19 @@ def _attempted(live: Live, attempted: Attempted) -> Completion:
 
 
 def _webhook(live: Live, public_url: str | None) -> Completion | None:
-    for op in live.wanted.values():
-        if op.kind is OpKind.WEBHOOK:
-            token = new_token()
-            live.tokens[token] = op.id
-            url = None if public_url is None else f"{public_url.rstrip('/')}/hooks/{token}"
-            output = codec.encode({"ok": True, "value": {"token": token, "url": url}})
-            return Completion(kind=EntryKind.WEBHOOK, op=op.id, output=output, addresses=((HOOK, token),))
+    for op in live.wanted_of(OpKind.WEBHOOK):
+        token = new_token()
+        live.tokens[token] = op.id
+        url = None if public_url is None else f"{public_url.rstrip('/')}/hooks/{token}"
+        output = codec.encode({"ok": True, "value": {"token": token, "url": url}})
+        return Completion(kind=EntryKind.WEBHOOK, op=op.id, output=output, addresses=((HOOK, token),))
     return None
 
 
 def _due(live: Live, now: int) -> Completion | None:
     """Return the earliest timer or question that is over."""
     due: list[tuple[int, Operation, Asked | None]] = []
-    for op in live.wanted.values():
+    for op in live.wanted_of(OpKind.TIMER, OpKind.ASK):
         if op.due_at is not None and op.due_at <= now:
             due.append((op.due_at, op, None))
         prompt = live.prompts.get(op.id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,6 +22,8 @@ from durable_core.worker import Held
 
 GRACE_MS: Final = 30_000
 """How long a cancelled run may go on before it is ended whatever it does."""
+WRITTEN: Final = (OpKind.ASK, OpKind.CHILD, OpKind.SIGNAL)
+"""What has to be written down in the commit that asks for it."""
 IN_MEMORY_MS: Final = 5_000
 """A shorter wait for the next attempt holds the run."""
 
@@ -60,6 +62,7 @@ class Live:
     at: int
     """The body's clock at the last entry."""
     wanted: dict[str, Operation] = field(default_factory=dict)
+    _by_kind: dict[OpKind, list[Operation]] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
     """Operations whose question, hook or child was written down."""
     prompts: dict[str, Asked] = field(default_factory=dict)
@@ -138,21 +141,29 @@ class Live:
     def look(self) -> None:
         """See what the body wants now; attempts of what it doesn't want any more are stopped."""
         self.wanted = {op.id: op for op in self.replay.wanted} if self.replay.outcome is None else {}
+        self._by_kind = {}
+        for op in self.wanted.values():
+            self._by_kind.setdefault(op.kind, []).append(op)
         self.steps.keep_only(self.wanted)
+
+    def wanted_of(self, *kinds: OpKind) -> Iterator[Operation]:
+        """What the body wants, of some kinds: hundreds of steps at once needn't be looked through for a timer."""
+        for kind in kinds:
+            yield from self._by_kind.get(kind, ())
 
     # ── what is due ──
 
     @property
     def unwritten(self) -> bool:
         """Whether the body asked for what has to be written down before anything may come of it."""
-        return any(needs_writing(op) and op.id not in self.known for op in self.wanted.values())
+        return any(op.id not in self.known for op in self.wanted_of(*WRITTEN))
 
     def begin_steps(self) -> None:
         """Begin what is wanted and neither running nor waiting for its next attempt."""
         now = self.now()
         ended = {attempted.op.id for attempted in self.steps.ended}
-        for op in self.wanted.values():
-            if op.kind is not OpKind.STEP or op.id in self.steps.tasks or op.id in ended:
+        for op in self.wanted_of(OpKind.STEP):
+            if op.id in self.steps.tasks or op.id in ended:
                 continue
             tries = self.steps.tries.get(op.id)
             if tries is None or tries.again_at is None or tries.again_at <= now:
@@ -161,9 +172,9 @@ class Live:
 
     def wake_at(self) -> int | None:
         """When the run has to be looked at again, if nothing else happens."""
-        times = [op.due_at for op in self.wanted.values() if op.due_at is not None]
+        times = [op.due_at for op in self.wanted_of(OpKind.TIMER) if op.due_at is not None]
         times += [at for op_id, prompt in self.prompts.items() if (at := prompt.expires_at) is not None and op_id in self.wanted]
-        times += [at for op_id in self.wanted if (tries := self.steps.tries.get(op_id)) and (at := tries.again_at) is not None]
+        times += [at for op_id, tries in self.steps.tries.items() if (at := tries.again_at) is not None and op_id in self.wanted]
         if self.cancel_at is not None:
             times.append(self.cancel_at + GRACE_MS)
         return min(times, default=None)
@@ -174,19 +185,14 @@ class Live:
         if self.steps.tasks or self.steps.ended or (wake_at is not None and wake_at <= now):
             return False
         soon = now + IN_MEMORY_MS
-        for op in self.wanted.values():
-            if op.kind is OpKind.WEBHOOK or (op.child is not None and op.child.run_id in self.results):
+        for op in self.wanted_of(OpKind.WEBHOOK, OpKind.CHILD):
+            if op.child is None or op.child.run_id in self.results:
                 return False
-            if op.kind is OpKind.STEP:
-                tries = self.steps.tries.get(op.id)
-                if tries is None or tries.again_at is None or tries.again_at < soon:
-                    return False
+        for op in self.wanted_of(OpKind.STEP):
+            tries = self.steps.tries.get(op.id)
+            if tries is None or tries.again_at is None or tries.again_at < soon:
+                return False
         return True
-
-
-def needs_writing(op: Operation) -> bool:
-    """Whether what was asked for has to be written down in the commit that asks."""
-    return op.kind in {OpKind.ASK, OpKind.CHILD, OpKind.SIGNAL}
 
 
 def is_start(command: Command) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from durable_core import codec
 from durable_core.clock import Clock
-from durable_core.engine.live import Bell, Live, needs_writing
+from durable_core.engine.live import WRITTEN, Bell, Live
 from durable_core.engine.starts import Start
 from durable_core.engine.steps import Steps, Tries
 from durable_core.engine.threads import Threads
@@ -124,10 +124,10 @@ async def cold(held: Held, steps: Sequence[Step], start: Start, workflow: Workfl
     _hang_bell(held, live)
     live.take_in(claim)
     live.look()
-    for op in live.wanted.values():
-        if op.kind is OpKind.STEP:
-            live.steps.tries[op.id] = _tries(live, log, op, was_open=op.id in before)
-        if entries and needs_writing(op):
+    for op in live.wanted_of(OpKind.STEP):
+        live.steps.tries[op.id] = _tries(live, log, op, was_open=op.id in before)
+    if entries:  # whoever wrote the last one wrote down with it what the body asked for then
+        for op in live.wanted_of(*WRITTEN):
             live.known.add(op.id)
             if op.child is not None and not op.child.detached:
                 live.children[op.id] = op.child.run_id

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from bot.history import UserItem
+from bot.redaction import words_of
 from durable_core import codec
 from durable_core.failpoints import arm
 from durable_core.model import Outcome, Phase
 from tests.bot.session.actors import Held, calls, die, says
-from tests.bot.session.kit import Thread, open_thread
+from tests.bot.session.kit import ALICE, FARAH, Thread, open_thread
 from tests.bot.session.versions import enrol, new_code, second_format
 
 DAY = 86_400_000
@@ -187,8 +188,6 @@ async def test_an_answer_that_a_worker_has_to_decide_waits_for_code_that_reads_i
         thread.model.script = [calls(("pay", {"amount": 5}))]
         await thread.say("pay 5")
         await thread.work()
-        from tests.bot.session.kit import FARAH
-
         receipt = await thread.click("approve", FARAH)
     new_code(thread, "v1")
     await thread.work()
@@ -263,3 +262,12 @@ async def test_a_session_without_an_end_gets_one_and_loses_it(thread: Thread) ->
     await thread.say("and again")
     await thread.work()
     assert (await thread.store.run(thread.run_id)).deadline_at is None
+
+
+async def test_what_is_taken_out_of_older_words_stays_in_their_format(thread: Thread) -> None:
+    await parked(thread)
+    with second_format():
+        new_code(thread, "v2")
+        bodies = await words_of(thread.store, thread.run_id, ALICE.id)
+        assert {name.partition(":")[0] for name in bodies} == {"command", "event", "step"}
+        assert {codec.written_by(body) for body in bodies.values()} == {1}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-import asyncpg
+import psycopg
 import pytest
 
 from durable_core.store import Store
-from durable_core.stores.postgres.connect import dsn
 from durable_core.stores.postgres.sql import quoted
 from durable_core.testing.admission import Admissions
 from durable_core.testing.bench import WindableClock
@@ -16,6 +16,7 @@ from durable_core.testing.commits import Commits
 from durable_core.testing.prompts import Prompts
 from tests.durable_core.conformance.postgres import postgres_store
 from tests.pgbouncer import Pooler
+from tests.postgres import PrivatePostgres
 
 ODD = 'a "b" moor_run'
 
@@ -42,12 +43,19 @@ class TestInANamespace(Prompts):
     shared = True
     url: str
 
+    @pytest.fixture(scope="class")
+    def odd(self, postgres: PrivatePostgres, migrated: str) -> Iterator[str]:
+        name = postgres.create(migrated)
+        with psycopg.connect(host=str(postgres.folder), user="postgres", dbname=name, autocommit=True) as connection:
+            connection.execute(f"ALTER SCHEMA public RENAME TO {quoted(ODD)}; CREATE SCHEMA public".encode())
+        yield name
+        postgres.drop(name)
+
     @pytest.fixture(autouse=True)
-    async def database(self, migrated_url: str) -> None:
-        self.url = migrated_url
-        connection = await asyncpg.connect(dsn(migrated_url))
-        await connection.execute(f"ALTER SCHEMA public RENAME TO {quoted(ODD)}; CREATE SCHEMA public")
-        await connection.close()
+    def database(self, postgres: PrivatePostgres, odd: str) -> Iterator[None]:
+        self.url = postgres.url(odd)
+        yield
+        postgres.empty(odd)
 
     async def make(self, clock: WindableClock, place: Path) -> Store:
         return postgres_store(self.url, clock, namespace=ODD)

@@ -225,13 +225,15 @@ class ExpectedStore:
         return not run.open or prompt.expires_at <= self.now or run.cancel_pending
 
     def next_run(self, able: Abilities) -> int | None:
-        """Return when a run is due next."""
-        return min((r.wake_at for r in self.runs if r.is_for(able) and r.wake_at is not None), default=None)
+        """Return when a run is due next; one whose lease is over is due to be taken back."""
+        over = [r.lease_until for r in self.runs if r.owner is not None and r.lease_until < self.now]
+        return min([*over, *(r.wake_at for r in self.runs if r.is_for(able) and r.wake_at is not None)], default=None)
 
     def next_lane(self, channels: Sequence[str] | None) -> int | None:
-        """Return when a lane is due next."""
+        """Return when a lane is due next; one whose lease is over is due to be taken back."""
+        over = [lane.lease_until for lane in self.lanes.values() if lane.owner is not None and lane.lease_until < self.now]
         waiting = [lane for (channel, _), lane in self.lanes.items() if lane.owner is None and _of(channel, channels)]
-        return min((lane.due_at for lane in waiting if lane.due_at is not None), default=None)
+        return min([*over, *(lane.due_at for lane in waiting if lane.due_at is not None)], default=None)
 
     def next_answer(self) -> int | None:
         """Return when an answer is to be looked at next."""

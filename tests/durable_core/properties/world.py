@@ -21,7 +21,7 @@ from durable_core.store import Store
 from durable_core.stores.sqlite.store import SqliteStore
 from durable_core.testing.acts import enrol
 from durable_core.testing.bench import WindableClock
-from durable_core.testing.builders import START_MS
+from durable_core.testing.builders import START_MS, ms
 from tests.durable_core.conformance.postgres import postgres_store
 from tests.durable_core.conformance.sqlite import KEYS
 
@@ -135,7 +135,22 @@ class PostgresWorld(World):
         else:
             self._connection.execute(f"TRUNCATE {', '.join(self._tables)}".encode())
 
+    def begin(self) -> None:
+        if not self.stores:
+            super().begin()
+            return
+        # connecting takes longer than an example: stores stay open, and their clock goes back
+        self.clock.wind_back(ms(self.clock.now_ms - START_MS))
+        self.clear()
+        self.loop.run(enrol(self.stores[0]))
+
+    def end(self) -> None:
+        for store in self.dropped:
+            self.loop.run(store.close())
+        self.dropped = []
+
     def close(self) -> None:
+        super().end()
         self._connection.close()
         super().close()
 

@@ -11,7 +11,7 @@ import pytest
 from durable_core import failpoints
 from durable_core.clock import DatabaseClock
 from durable_core.crypto import KeyRing, new_key_entry
-from durable_core.errors import BadKeyRing, Broken, CommitUnknown, KeyMissing, SchemaOutdated, Unavailable
+from durable_core.errors import Broken, CommitUnknown, KeyMissing, KeyWrong, SchemaOutdated, Unavailable
 from durable_core.model import Claim, ClaimRequest, Extra, StepCommit, StepDraft, ToNew
 from durable_core.stores.open import StoreOptions, open_store
 from durable_core.stores.postgres.connect import dsn
@@ -155,7 +155,7 @@ async def test_a_reading_statement_cannot_write(open_one: Open) -> None:
 
 async def test_other_keys_are_refused_at_start(open_one: Open, migrated_url: str) -> None:
     await held(await open_one())
-    for keys, error in ((KEYS.replace("A" * 43, "B" + "A" * 42), BadKeyRing), (new_key_entry(), KeyMissing)):
+    for keys, error in ((KEYS.replace("A" * 43, "B" + "A" * 42), KeyWrong), (new_key_entry(), KeyMissing)):
         store = open_store(migrated_url, keys=KeyRing.parse(keys), clock=DatabaseClock())
         with pytest.raises(error):
             await store.open()

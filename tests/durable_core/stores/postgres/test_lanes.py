@@ -16,6 +16,7 @@ from durable_core.clock import DatabaseClock
 from durable_core.errors import LeaseLost, PromptTaken
 from durable_core.model import (
     AnswerPolicy,
+    Buried,
     ClaimRequest,
     Phase,
     Postponed,
@@ -134,6 +135,20 @@ async def test_lanes_under_a_crowd(stores: list[Store], monkeypatch: pytest.Monk
     assert "40P01" not in collisions, "a deadlock costs whoever is in it a second"
     await _check_lanes(tale)
     await _check_prompts(tale)
+
+
+async def test_a_dead_letter_that_many_replay_is_owed_once(stores: list[Store]) -> None:
+    dead = post(LANES[0])
+    await stores[0].admit(message(to_address("thread")))
+    (claim,) = await stores[0].claim(ClaimRequest(owner="owner", lease_ms=MINUTE, limit=1))
+    await stores[0].commit(step_commit(claim, outbox=(dead,)))
+    (lane,) = await stores[0].claim_lanes("sender", limit=1, lease_ms=MINUTE)
+    await stores[0].finish(lane, "sender", Buried(delivery_id=dead.delivery_id, error="gone", release=True))
+    done = await asyncio.gather(*(store.replay(dead.delivery_id) for store in stores for _ in range(3)))
+    assert sorted(done) == [False] * 8 + [True]
+    assert await stores[0].rows("SELECT seq, done_seq FROM moor_lane", {}) == [(2, 1)]
+    (lane,) = await stores[0].claim_lanes("sender", limit=1, lease_ms=MINUTE)
+    assert [item.delivery_id for item in lane.items] == [dead.delivery_id]
 
 
 async def _check_lanes(tale: Tale) -> None:
