@@ -62,10 +62,10 @@ Rebuilding
        a step that only leaves its run running, which its own row says. With the key columns of what came in and of steps, status,
        prompts, outcomes and child starts can be rebuilt from the list alone.
 Deploys
-  S40  A commit with `move` makes the run that deployment's, and its lifetime begins anew; without, both stay as they are.
-  S41  A worker that has stopped or died is remembered for a quarter of an hour, with what it could read; it holds nothing.
-  S42  A dead letter that is replayed is owed again under its id, behind what its lane owes; it counts as tried.
-  S43  A run to which nothing has happened since `abilities.since` is not offered to that worker.
+  S33  A commit with `move` makes the run that deployment's, and its lifetime begins anew; without, both stay as they are.
+  S34  A worker that has stopped or died is remembered for a quarter of an hour, with what it could read; it holds nothing.
+  S35  A dead letter that is replayed is owed again under its id, behind what its lane owes; it counts as tried.
+  S36  A run to which nothing has happened since `abilities.since` is not offered to that worker.
 """
 
 from __future__ import annotations

@@ -122,14 +122,43 @@ class End:
         return cls(reason, codec.encode({"ok": False, "error": {"code": code, "type": type_name, "message": message}}))
 
 
+@dataclass(frozen=True, slots=True)
+class Last:
+    """Children that go on by themselves, and that the body asked for just before it ended: they begin with its end."""
+
+    starts: tuple[Admission, ...] = ()
+    events: tuple[EventDraft, ...] = ()
+
+    @classmethod
+    def of(cls, live: Live, *, keep_ms: int | None) -> Last:
+        """Return what the body asked for and nobody wrote down. Raises: Unstorable, TooLarge."""
+        asking = _Asking()
+        if live.replay.outcome is not None:
+            for op in live.replay.wanted:
+                if op.child is not None and op.child.detached and op.id not in live.known:
+                    _ask(live, op, asking, keep_ms)
+        return cls(tuple(asking.starts), tuple(asking.events))
+
+
+NOTHING_LAST: Final = Last()
+
+
 def end_commit(
-    claim: Claim, start: Start, end: End, *, step_no: int, seen: int, at: int, children: tuple[str, ...]
+    claim: Claim,
+    start: Start,
+    end: End,
+    *,
+    step_no: int,
+    seen: int,
+    at: int,
+    children: tuple[str, ...] = (),
+    last: Last = NOTHING_LAST,
 ) -> StepCommit:
     """Return the commit that ends a run; its children that nobody waits for any more are cancelled."""
     result = internal.read(end.output)
     outcome = {COMPLETED: Outcome.COMPLETED, CANCELLED: Outcome.ABORTED}.get(end.reason, Outcome.FAILED)
     shown = "value" if result["ok"] else "error"
-    events = [_event_of(f"run.{end.reason}", {}, refs=((shown, f"step:{step_no}#/{shown}"),))]
+    events = [*last.events, _event_of(f"run.{end.reason}", {}, refs=((shown, f"step:{step_no}#/{shown}"),))]
     if step_no == 0:
         events.insert(0, _event_of("run.started", {"workflow": claim.name}))
     outbox = [internal.child_cancel(child) for child in children]
@@ -151,6 +180,7 @@ def end_commit(
         ),
         events=tuple(events),
         outbox=tuple(outbox),
+        starts=last.starts,
         phase=Phase.IDLE,
         end=end.reason,
     )

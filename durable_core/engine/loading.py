@@ -124,6 +124,8 @@ async def cold(held: Held, steps: Sequence[Step], start: Start, workflow: Workfl
     _hang_bell(held, live)
     live.take_in(claim)
     live.look()
+    if replay.outcome is not None:
+        live.known |= before  # what the body asked for just before it ended is written down with its end only
     for op in live.wanted_of(OpKind.STEP):
         live.steps.tries[op.id] = _tries(live, log, op, was_open=op.id in before)
     if entries:  # whoever wrote the last one wrote down with it what the body asked for then

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from durable_core import codec
 from durable_core.clock import Clock
-from durable_core.engine.commits import End, end_commit, entry_commit
+from durable_core.engine.commits import NOTHING_LAST, End, Last, end_commit, entry_commit
 from durable_core.engine.handles import CANCELLED, COMPLETED, FAILED
 from durable_core.engine.inbox import Completion, next_completion, unanswered
 from durable_core.engine.live import GRACE_MS, Live
@@ -264,7 +264,11 @@ class Runner:
             except (Unstorable, TooLarge) as error:
                 message = f"its result can't be stored: {wording(error)}"
                 end = End.of(FAILED, code=unstorable(error).code, message=message, type_name=type(error).__name__)
-        await self._end(live, end)
+        try:
+            last = Last.of(live, keep_ms=self.keep_ms)
+        except (Unstorable, TooLarge) as error:
+            last, end = NOTHING_LAST, End.of(FAILED, code=unstorable(error).code, message=wording(error))
+        await self._end(live, end, last)
 
     async def _grace(self, live: Live, until: int) -> None:
         """Let what a cancel stopped come to its end, up to a time."""
@@ -273,15 +277,14 @@ class Runner:
             seconds = (until - live.now()) / 1000
             await live.steps.left(min(seconds, self.poll) if self.clock.override() is not None else seconds)
 
-    async def _end(self, live: Live, end: End) -> None:
+    async def _end(self, live: Live, end: End, last: Last = NOTHING_LAST) -> None:
         live.steps.let_go()
         children = tuple(run_id for run_id in live.children.values() if run_id not in live.results)
         at = max(live.at, live.now())
         claim = live.held.claim
+        ended = tuple(dict.fromkeys(children))
         await self._surely(
-            end_commit(
-                claim, live.start, end, step_no=live.step_no, seen=live.seen, at=at, children=tuple(dict.fromkeys(children))
-            )
+            end_commit(claim, live.start, end, step_no=live.step_no, seen=live.seen, at=at, children=ended, last=last)
         )
         self.on_end(claim.run_id, end.reason, end.output)
 
@@ -289,7 +292,7 @@ class Runner:
         """End a run whose body is not there."""
         start = read_header(claim.header)
         seen = claim.signals.inbox_seq
-        await self._surely(end_commit(claim, start, end, step_no=claim.step_no, seen=seen, at=claim.now, children=()))
+        await self._surely(end_commit(claim, start, end, step_no=claim.step_no, seen=seen, at=claim.now))
 
     async def _surely(self, commit: StepCommit) -> Committed:
         """Commit, again where the database was away for moments: a step that was done is not to be done again for that."""
