@@ -13,9 +13,10 @@ from durable_core import codec
 from durable_core.engine.live import Asked, Live, is_start
 from durable_core.engine.signals import HOOK, new_token
 from durable_core.engine.steps import Attempted, Tries
+from durable_core.failures import HookTaken
 from durable_core.internal import read
 from durable_core.model import Command, CommandKind, PromptOutcome, PromptSettlement
-from durable_core.operations import EntryKind, Operation, OpKind
+from durable_core.operations import EntryKind, OpKind
 
 NOTHING: bytes = codec.encode({"ok": True, "value": None})
 
@@ -43,6 +44,7 @@ def next_completion(live: Live, public_url: str | None) -> Completion | None:
     """Return what the body is told next; None when nothing has happened. Answers are left to `next_answer`."""
     return (
         _cancel(live)
+        or _hook_taken(live)
         or _command(live)
         or _attempt(live)
         or _webhook(live, public_url)
@@ -141,28 +143,37 @@ def _signal(live: Live, command: Command, body: dict[str, Any]) -> Completion:
 
 def _child(live: Live, command: Command, body: dict[str, Any]) -> Completion:
     """Return the end of a child. One that nobody waits for is kept all the same: its key may be asked for again."""
-    op = _waiting_for(live, body["run_id"])
-    result = (body["ok"], body["value"] if body["ok"] else body["error"])
-    return _child_ended(body["op"] if op is None else op.id, body["run_id"], result, (command.seq,))
+    op = live.wants.waiting_for(body["run_id"])
+    shown = "value" if body["ok"] else "error"
+    output = codec.encode({"ok": body["ok"], shown: body[shown], "run_id": body["run_id"]})
+    return _child_ended(body["op"] if op is None else op.id, body["run_id"], output, (command.seq,))
 
 
 def _same_child(live: Live) -> Completion | None:
     """Give a further operation with the same key what its child came to before."""
-    for op in live.wanted_of(OpKind.CHILD):
-        if op.child is not None and op.id in live.known and (result := live.results.get(op.child.run_id)) is not None:
-            return _child_ended(op.id, op.child.run_id, result)
+    for op in live.wants.known.values():
+        if op.child is not None and op.id in live.wants.written:
+            return _child_ended(op.id, op.child.run_id, live.wants.results[op.child.run_id])
     return None
 
 
-def _waiting_for(live: Live, run_id: str) -> Operation | None:
-    return next((op for op in live.wanted_of(OpKind.CHILD) if op.child is not None and op.child.run_id == run_id), None)
-
-
-def _child_ended(op: str, run_id: str, result: tuple[bool, Any], consumed: tuple[int, ...] = ()) -> Completion:
-    ok, value = result
-    output = codec.encode({"ok": ok, "value" if ok else "error": value, "run_id": run_id})
+def _child_ended(op: str, run_id: str, output: bytes, consumed: tuple[int, ...] = ()) -> Completion:
+    ok = bool(read(output)["ok"])
     about: dict[str, codec.Storable] = {"run_id": run_id, "ok": ok}
     return Completion(kind=EntryKind.CHILD, op=op, ok=ok, output=output, consumed=consumed, about=about)
+
+
+def _hook_taken(live: Live) -> Completion | None:
+    """Tell the body that another run owns a hook it waits by; it may have been told of something else since it asked."""
+    for name in sorted(live.taken):
+        op = f"{OpKind.SIGNAL.value}:{name}"
+        if op in live.wanted:
+            error = HookTaken(name)
+            about: dict[str, codec.Storable] = {"code": error.code, "type": type(error).__name__, "message": str(error)}
+            output = codec.encode({"ok": False, "error": about})
+            return Completion(kind=EntryKind.SIGNAL, op=op, ok=False, output=output, about={"name": name})
+        live.taken.discard(name)
+    return None
 
 
 # ── attempts ──
@@ -190,6 +201,7 @@ def _attempted(live: Live, attempted: Attempted) -> Completion:
         about = {"attempt": attempted.number, "final": True}
         return Completion(kind=EntryKind.STEP, op=op.id, ok=False, output=attempted.output, about=about)
     tries.again_at = live.now() + options.backoff.delay_ms(tries.failed, retry_after=failure.retry_after)
+    live.wants.rest(op.id, tries.again_at)
     output = codec.encode({"ok": False, "error": failure.data(attempted.number), "again_at": tries.again_at})
     about = {"attempt": attempted.number, "final": False, "again_at": tries.again_at}
     return Completion(kind=EntryKind.FAILED, op=op.id, ok=False, output=output, about=about)
@@ -199,7 +211,7 @@ def _attempted(live: Live, attempted: Attempted) -> Completion:
 
 
 def _webhook(live: Live, public_url: str | None) -> Completion | None:
-    for op in live.wanted_of(OpKind.WEBHOOK):
+    for op in live.wants.webhooks.values():
         token = new_token()
         live.tokens[token] = op.id
         url = None if public_url is None else f"{public_url.rstrip('/')}/hooks/{token}"
@@ -210,22 +222,20 @@ def _webhook(live: Live, public_url: str | None) -> Completion | None:
 
 def _due(live: Live, now: int) -> Completion | None:
     """Return the earliest timer or question that is over."""
-    due: list[tuple[int, Operation, Asked | None]] = []
-    for op in live.wanted_of(OpKind.TIMER, OpKind.ASK):
-        if op.due_at is not None and op.due_at <= now:
-            due.append((op.due_at, op, None))
-        prompt = live.prompts.get(op.id)
-        if prompt is not None and prompt.expires_at is not None and prompt.expires_at <= now:
-            due.append((prompt.expires_at, op, prompt))
+    timer = live.wants.timers.first()
+    due: list[tuple[int, str, Asked | None]] = [(*timer, None)] if timer is not None and timer[0] <= now else []
+    for op_id, asked in live.prompts.items():
+        if op_id in live.wanted and asked.expires_at is not None and asked.expires_at <= now:
+            due.append((asked.expires_at, op_id, asked))
     if not due:
         return None
     at, op, prompt = min(due, key=lambda one: one[0])
     if prompt is None:
-        return Completion(kind=EntryKind.TIMER, op=op.id, at=at)
+        return Completion(kind=EntryKind.TIMER, op=op, at=at)
     output = codec.encode({"ok": True, "value": {"expired": True, "prompt_id": prompt.prompt_id}})
     return Completion(
         kind=EntryKind.ANSWER,
-        op=op.id,
+        op=op,
         output=output,
         at=at,
         settle=(PromptSettlement(prompt_id=prompt.prompt_id, outcome=PromptOutcome.EXPIRED),),

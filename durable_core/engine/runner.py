@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from durable_core import codec
 from durable_core.clock import Clock
-from durable_core.engine.commits import NOTHING_LAST, End, Last, end_commit, entry_commit
+from durable_core.engine.commits import End, end_commit, entry_commit, without_hook
 from durable_core.engine.handles import CANCELLED, COMPLETED, FAILED
 from durable_core.engine.inbox import Completion, next_completion, unanswered
 from durable_core.engine.live import GRACE_MS, Live
@@ -138,12 +138,15 @@ class Runner:
     async def _loop(self, live: Live) -> bool:
         """Go on until the run is parked (True) or ended (False)."""
         while True:
+            completion = None
             if live.over:
-                await self._finish(live)
-                return False
-            await self._read_answers(live)
-            completion = next_completion(live, self.public_url)
-            if completion is None and (live.unwritten or (live.step_no == 0 and live.parks(live.wake_at()))):
+                if not live.wants.unwritten:
+                    await self._finish(live)
+                    return False
+            else:
+                await self._read_answers(live)
+                completion = next_completion(live, self.public_url)
+            if completion is None and (live.wants.unwritten or (live.step_no == 0 and live.parks(live.wake_at()))):
                 completion = Completion(kind=EntryKind.ASKED)
             if completion is not None:
                 if await self._write(live, completion):
@@ -189,34 +192,32 @@ class Runner:
         except (Unstorable, TooLarge) as error:
             await self._end(live, End.of(FAILED, code=unstorable(error).code, message=wording(error)))
             return False
-        committed = await self._commit(live, commit, settles=bool(completion.settle))
-        if committed is None:
-            return False
+        committed, released = await self._commit(live, commit, settles=bool(completion.settle))
         live.take_over(committed, commit.consumed)
-        return commit.release
+        return released
 
     def _remember(self, live: Live, completion: Completion, output: dict[str, Any], at: int) -> None:
         if completion.kind is EntryKind.CANCEL:
             live.cancel_at = at
         elif completion.kind is EntryKind.CHILD:
-            live.results[output["run_id"]] = (completion.ok, output["value"] if completion.ok else output["error"])
+            live.wants.end_child(output["run_id"], completion.output)
             live.children.pop(completion.op, None)
         elif completion.kind is EntryKind.ANSWER:
             live.prompts.pop(completion.op, None)
+        elif completion.kind is EntryKind.SIGNAL and not completion.ok:
+            live.taken.discard(completion.about["name"])
 
-    async def _commit(self, live: Live, commit: StepCommit, *, settles: bool) -> Committed | None:
-        """Commit; None when the run had to be ended instead. A question that somebody answered meanwhile is left alone."""
+    async def _commit(self, live: Live, commit: StepCommit, *, settles: bool) -> tuple[Committed, bool]:
+        """Commit; also whether the run was given back with it. A question that somebody answered meanwhile is left alone."""
         while True:
             try:
-                return await self._surely(commit)
+                return await self._surely(commit), commit.release
             except PromptTaken as taken:
                 if settles and commit.settle[0].prompt_id == taken.prompt_id:
                     raise _Anew from taken
                 commit = replace(commit, settle=tuple(one for one in commit.settle if one.prompt_id != taken.prompt_id))
-            except AddressTaken as taken:
-                message = f"the hook {taken.address!r} belongs to another open run"
-                await self._end(live, End.of(FAILED, code="hook_taken", message=message))
-                return None
+            except AddressTaken as taken:  # the body is told by the next entry
+                commit = without_hook(live, commit, taken.address)
 
     # ── waiting ──
 
@@ -264,11 +265,7 @@ class Runner:
             except (Unstorable, TooLarge) as error:
                 message = f"its result can't be stored: {wording(error)}"
                 end = End.of(FAILED, code=unstorable(error).code, message=message, type_name=type(error).__name__)
-        try:
-            last = Last.of(live, keep_ms=self.keep_ms)
-        except (Unstorable, TooLarge) as error:
-            last, end = NOTHING_LAST, End.of(FAILED, code=unstorable(error).code, message=wording(error))
-        await self._end(live, end, last)
+        await self._end(live, end)
 
     async def _grace(self, live: Live, until: int) -> None:
         """Let what a cancel stopped come to its end, up to a time."""
@@ -277,14 +274,16 @@ class Runner:
             seconds = (until - live.now()) / 1000
             await live.steps.left(min(seconds, self.poll) if self.clock.override() is not None else seconds)
 
-    async def _end(self, live: Live, end: End, last: Last = NOTHING_LAST) -> None:
+    async def _end(self, live: Live, end: End) -> None:
         live.steps.let_go()
-        children = tuple(run_id for run_id in live.children.values() if run_id not in live.results)
+        wants = live.wants
+        children = [one for one in live.children.values() if one not in wants.results and not wants.outlives(one)]
         at = max(live.at, live.now())
         claim = live.held.claim
         ended = tuple(dict.fromkeys(children))
+        shown = live.replay.take_progress()
         await self._surely(
-            end_commit(claim, live.start, end, step_no=live.step_no, seen=live.seen, at=at, children=ended, last=last)
+            end_commit(claim, live.start, end, step_no=live.step_no, seen=live.seen, at=at, children=ended, shown=shown)
         )
         self.on_end(claim.run_id, end.reason, end.output)
 

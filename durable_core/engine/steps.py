@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +17,7 @@ from durable_core.context import StepContext, entering_step
 from durable_core.engine.threads import Ended, Threads, called, wording
 from durable_core.errors import TooLarge, Unstorable
 from durable_core.failures import Fatal
-from durable_core.operations import Operation
+from durable_core.operations import Operation, own_copy
 
 VALUE_LIMIT: Final = codec.LIMIT - 16 * 1024
 """Largest result: what it is wrapped in has to fit as well."""
@@ -79,6 +78,8 @@ class Steps:
     ended: deque[Attempted] = field(default_factory=deque)
     stopped: set[asyncio.Task[None]] = field(default_factory=set)
     """Told to stop, and not yet ended."""
+    unnoted: set[str] = field(default_factory=set)
+    """Those whose log doesn't say yet that they began more than once."""
 
     def begin(self, op: Operation) -> None:
         """Begin the next attempt of a step, unless too many were cut off."""
@@ -89,18 +90,26 @@ class Steps:
             return
         tries.begun += 1
         tries.again_at = None
+        if tries.begun > 1:
+            self.unnoted.add(op.id)
         self.tasks[op.id] = task = asyncio.create_task(self._attempt(op, tries.begun), name=f"step-{op.id}")
         task.add_done_callback(partial(self._done, op.id))
 
-    def keep_only(self, wanted: Iterable[str]) -> None:
-        """Stop the attempts that nobody waits for any more."""
-        for op_id in self.tasks.keys() - set(wanted):
-            self._stop(op_id)
+    def stop(self, op_id: str) -> None:
+        """Stop an attempt that nobody waits for any more, if there is one."""
+        self.tries.pop(op_id, None)
+        self.unnoted.discard(op_id)
+        self._stop(op_id)
 
     def let_go(self) -> None:
         """Stop all."""
         for op_id in list(self.tasks):
             self._stop(op_id)
+
+    def take_notes(self) -> dict[str, list[int]]:
+        """Return how often open steps began, where the log doesn't say, and how often their workers didn't survive it."""
+        unnoted, self.unnoted = self.unnoted, set()
+        return {op_id: [self.tries[op_id].begun, self.tries[op_id].interrupted] for op_id in sorted(unnoted)}
 
     async def left(self, seconds: float) -> None:
         """Wait for what was told to stop, but not for ever: one that doesn't heed it is left alone."""
@@ -108,9 +117,10 @@ class Steps:
             await asyncio.wait(set(self.stopped), timeout=seconds)
 
     def _stop(self, op_id: str) -> None:
-        task = self.tasks.pop(op_id)
-        self.stopped.add(task)
-        task.cancel()
+        task = self.tasks.pop(op_id, None)
+        if task is not None:
+            self.stopped.add(task)
+            task.cancel()
 
     def _done(self, op_id: str, task: asyncio.Task[None]) -> None:
         self.stopped.discard(task)
@@ -131,7 +141,7 @@ class Steps:
         task = asyncio.current_task()
         if op.fn is None or op.options is None:
             raise RuntimeError(f"{op.id} is no step")
-        call = partial(op.fn, *op.args, **op.kwargs)
+        call = partial(op.fn, *own_copy(op.args), **own_copy(op.kwargs))  # an attempt may change what it was given
         seconds = None if op.options.timeout is None else op.options.timeout.total_seconds()
         facts = StepContext(run_id=self.run_id, operation_id=op.id, attempt=number, idempotency_key=f"{self.run_id}:{op.id}")
         with entering_step(facts):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -331,3 +332,25 @@ async def test_retry_after_is_heeded(world: World) -> None:
         assert len(tried) == 1
         world.advance(seconds=3600)
         assert await result(run) == 2
+
+
+async def test_each_attempt_gets_arguments_of_its_own(world: World) -> None:
+    seen: list[Any] = []
+
+    @step(backoff=RetryPolicy(first=timedelta(0), cap=timedelta(0)))
+    async def pops(items: list[int], *, more: dict[str, list[int]]) -> int:
+        seen.append((list(items), list(more["a"])))
+        items.pop()
+        more["a"].pop()
+        raise ConnectionError
+
+    @workflow
+    async def one(ctx: WorkflowContext) -> list[int]:
+        items = [1, 2]
+        with suppress(StepFailed):
+            await ctx.step(pops, items, more={"a": [3]})
+        return items
+
+    async with world.engine(one) as engine:
+        assert await result(await engine.start(one)) == [1, 2]
+    assert seen == [([1, 2], [3])] * 4
