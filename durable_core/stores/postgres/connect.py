@@ -19,6 +19,8 @@ import asyncpg
 
 from durable_core.errors import Broken, DurableError, Unavailable
 
+FAULTS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+"""What the driver raises. The third comes of a connection that was told to end and is not yet closed, as while a server stops."""
 CONNECT_SECONDS: Final = 10.0
 STATEMENT_SECONDS: Final = 60.0
 """How long an answer may take before the connection is given up."""
@@ -30,10 +32,13 @@ _SETTINGS: Final = MappingProxyType({"application_name": "moorings", "enable_seq
 
 # SQLSTATE classes and codes after which the same call may be made again.
 _PASSING_CLASSES: Final = frozenset({"08", "40", "53", "57", "58"})
-_PASSING: Final = frozenset({"25006", "55P03", "55006"})
+_PASSING: Final = frozenset({"25006", "25P03", "25P04", "55P03", "55006"})
 # Codes of a class that passes which no retry mends: disk full isn't one of them, a dropped database is.
 _LASTING: Final = frozenset({"57P04"})
 _LOST_CLASSES: Final = frozenset({"08", "57"})
+_LOST: Final = frozenset({"25P03", "25P04"})
+"""Of a transaction that took too long the server ends the connection; of a statement, only that."""
+_KEPT: Final = frozenset({"57014"})
 _COLLISIONS: Final = frozenset({"40001", "40P01"})
 """Serialization failure and deadlock: the transaction did nothing, and may be run again."""
 
@@ -78,7 +83,7 @@ async def connect(url: str, *, pooler: bool = False) -> asyncpg.Connection:
             max_cached_statement_lifetime=0,
             server_settings=None if pooler else dict(_SETTINGS),
         )
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
+    except (*FAULTS, ValueError) as error:
         raise sorted_error(error) from error
 
 
@@ -97,7 +102,8 @@ def sorted_error(error: BaseException) -> DurableError:
 def is_lost(error: BaseException) -> bool:
     """Tell whether it was the connection that failed, so that what it was doing may have happened."""
     state = getattr(error, "sqlstate", None)
-    return isinstance(error, OSError) or _is_closed(error) or (isinstance(state, str) and state[:2] in _LOST_CLASSES)
+    told = isinstance(state, str) and (state in _LOST or (state[:2] in _LOST_CLASSES and state not in _KEPT))
+    return told or isinstance(error, OSError) or _is_closed(error)
 
 
 def collides(error: BaseException) -> bool:
@@ -106,7 +112,9 @@ def collides(error: BaseException) -> bool:
 
 
 def _is_closed(error: BaseException) -> bool:
-    return isinstance(error, asyncpg.InterfaceError) and not isinstance(error, asyncpg.DataError)
+    if isinstance(error, asyncpg.DataError | asyncpg.ClientConfigurationError):
+        return False
+    return isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError)
 
 
 class Pool:
@@ -162,7 +170,7 @@ class Pool:
             self._pass_on(None)
         idle, self._idle = self._idle, []
         for connection in idle:
-            with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            with suppress(*FAULTS):
                 await connection.close(timeout=1)
 
     async def _connect(self) -> asyncpg.Connection:

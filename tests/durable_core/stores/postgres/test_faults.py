@@ -14,11 +14,12 @@ from durable_core.crypto import KeyRing, new_key_entry
 from durable_core.errors import Broken, CommitUnknown, KeyMissing, KeyWrong, SchemaOutdated, Unavailable
 from durable_core.model import Claim, ClaimRequest, Extra, StepCommit, StepDraft, ToNew
 from durable_core.stores.open import StoreOptions, open_store
-from durable_core.stores.postgres.connect import dsn
+from durable_core.stores.postgres.connect import dsn, is_lost, sorted_error
 from durable_core.stores.postgres.store import PostgresStore
 from durable_core.testing.builders import body, message, new_run, to_address
 from tests.durable_core.conformance.postgres import KEYS, postgres_store
 from tests.durable_core.stores.postgres.conftest import Open
+from tests.durable_core.stores.postgres.relay import Relay
 from tests.postgres import PrivatePostgres, find_binaries
 
 PATIENCE_SECONDS = 60
@@ -174,6 +175,52 @@ async def test_an_address_without_a_server_is_unavailable_and_one_without_the_da
         store = open_store(url, keys=KeyRing.parse(KEYS), clock=DatabaseClock(), options=StoreOptions(pool=1))
         with pytest.raises(error):
             await store.open()
+
+
+async def test_a_server_that_says_it_stops_and_is_not_gone_yet_is_unavailable_and_no_connection_is_kept(
+    migrated_url: str,
+) -> None:
+    async with Relay.before(migrated_url) as (relay, url):
+        store = postgres_store(url, DatabaseClock(), pool=2)
+        await store.open()
+        claim = await held(store)
+        relay.stop()
+        await asyncio.sleep(0)
+        errors = []
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                try:
+                    done = await store.commit(step(claim))
+                    break
+                except Unavailable as error:
+                    errors.append(error)
+                    await asyncio.sleep(0)
+        assert done.step_no == 1
+        assert len(errors) <= 2, "a connection that failed was lent again"
+        admitted = await asyncio.gather(*(store.admit(message(ToNew(new=new_run()))) for _ in range(8)))
+        assert len({receipt.run_id for receipt in admitted}) == 8
+        await store.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "lost"),
+    [
+        (asyncpg.IdleInTransactionSessionTimeoutError("it took too long"), True),
+        (asyncpg.QueryCanceledError("statement timeout"), False),
+        (asyncpg.TooManyConnectionsError("sorry, too many clients already"), False),
+        (asyncpg.DiskFullError("no space left on device"), False),
+        (asyncpg.AdminShutdownError("terminating connection"), True),
+        (asyncpg.InternalClientError("another operation is in progress"), True),
+        (TimeoutError(), True),
+    ],
+)
+def test_what_passes_may_be_tried_again(error: Exception, *, lost: bool) -> None:
+    assert isinstance(sorted_error(error), Unavailable)
+    assert is_lost(error) is lost
+
+
+def test_a_url_that_says_nonsense_is_not_tried_again() -> None:
+    assert isinstance(sorted_error(asyncpg.ClientConfigurationError("`sslmode` must be one of")), Broken)
 
 
 class TestRestart:
