@@ -39,6 +39,8 @@ _LOST_CLASSES: Final = frozenset({"08", "57"})
 _LOST: Final = frozenset({"25P03", "25P04"})
 """Of a transaction that took too long the server ends the connection; of a statement, only that."""
 _KEPT: Final = frozenset({"57014"})
+_NONE_LEFT: Final = "53300"
+"""The server has as many connections as it may have, other programs' among them."""
 _COLLISIONS: Final = frozenset({"40001", "40P01"})
 """Serialization failure and deadlock: the transaction did nothing, and may be run again."""
 
@@ -125,6 +127,7 @@ class Pool:
         self._idle: list[asyncpg.Connection] = []
         self._waiting: deque[asyncio.Future[asyncpg.Connection | None]] = deque()
         self._count = 0
+        self._lent = 0
         self._closed = False
 
     async def acquire(self) -> asyncpg.Connection:
@@ -133,16 +136,22 @@ class Pool:
         Raises:
             Unavailable, Broken: none can be had.
         """
+        connection = await self._borrow()
+        self._lent += 1
+        return connection
+
+    async def _borrow(self) -> asyncpg.Connection:
         while True:
             if self._closed:
                 raise Unavailable("the store is closed")
-            while self._idle:
-                connection = self._idle.pop()
-                if not connection.is_closed():
-                    return connection
-                self._count -= 1
+            if (connection := self._free()) is not None:
+                return connection
             if self._count < self._settings.pool:
-                return await self._connect()
+                opened = await self._connect()
+                if opened is not None:
+                    return opened
+                if self._idle:
+                    continue
             waiter: asyncio.Future[asyncpg.Connection | None] = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
             try:
@@ -154,8 +163,17 @@ class Pool:
             if lent is not None:
                 return lent
 
+    def _free(self) -> asyncpg.Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+            self._count -= 1
+        return None
+
     def give_back(self, connection: asyncpg.Connection, *, usable: bool = True) -> None:
         """Return a connection; one that isn't usable any more is dropped."""
+        self._lent -= 1
         if usable and not connection.is_closed() and not connection.is_in_transaction():
             self._pass_on(connection)
             return
@@ -173,12 +191,15 @@ class Pool:
             with suppress(*FAULTS):
                 await connection.close(timeout=1)
 
-    async def _connect(self) -> asyncpg.Connection:
+    async def _connect(self) -> asyncpg.Connection | None:
+        """Open another connection; None where the server has none left and one that is lent comes back."""
         self._count += 1
         try:
             return await connect(self._settings.url, pooler=self._settings.pooler)
-        except BaseException:
+        except BaseException as error:
             self._count -= 1
+            if self._lent and getattr(error.__cause__, "sqlstate", None) == _NONE_LEFT:
+                return None
             self._pass_on(None)
             raise
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 import asyncpg
 
 from durable_core.errors import DurableError
-from durable_core.stores.postgres.connect import FAULTS, Settings, connect
+from durable_core.stores.postgres.connect import FAULTS, Settings, connect, sorted_error
 
 Tell = Callable[[Sequence[str] | None], None]
 
@@ -103,7 +103,10 @@ class Ear:
         Raises:
             Unavailable, Broken: there is no connection to be had.
         """
-        await self._connect()
+        try:
+            await self._connect()
+        except FAULTS as error:
+            raise sorted_error(error) from error
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
     async def close(self) -> None:

@@ -25,6 +25,7 @@ class Relay:
     def __init__(self, socket: Path) -> None:
         self._socket = socket
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._meeting: set[asyncio.Task[None]] = set()
 
     @classmethod
     @asynccontextmanager
@@ -38,9 +39,10 @@ class Relay:
             yield relay, there.set(query={"host": str(folder)}).render_as_string()
         finally:
             server.close()
-            for task in tuple(relay._open):
+            meeting = tuple(relay._meeting)
+            for task in meeting:
                 task.cancel()
-            await asyncio.gather(*relay._open, return_exceptions=True)
+            await asyncio.gather(*meeting, return_exceptions=True)
             shutil.rmtree(folder)
 
     def stop(self) -> None:
@@ -49,15 +51,27 @@ class Relay:
             task.cancel()
             client.write(FATAL)
 
-    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        meeting = asyncio.create_task(self._serve(reader, writer))
+        self._meeting.add(meeting)
+        meeting.add_done_callback(self._meeting.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._pass_on(reader, writer))
         self._open[task] = writer
-        with suppress(asyncio.CancelledError, OSError):
-            await task
-        while await reader.read(65_536):
-            pass  # a client that closes is let go
-        self._open.pop(task)
-        writer.close()
+        try:
+            await asyncio.wait({task})
+            while await reader.read(65_536):
+                pass  # a client that closes is let go
+        except OSError:
+            pass
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+            self._open.pop(task)
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_server, to_server = await asyncio.open_unix_connection(self._socket)
@@ -67,6 +81,8 @@ class Relay:
                 both.create_task(_copy(from_server, writer))
         finally:
             to_server.close()
+            with suppress(OSError):
+                await to_server.wait_closed()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

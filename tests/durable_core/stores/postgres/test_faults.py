@@ -14,7 +14,8 @@ from durable_core.crypto import KeyRing, new_key_entry
 from durable_core.errors import Broken, CommitUnknown, KeyMissing, KeyWrong, SchemaOutdated, Unavailable
 from durable_core.model import Claim, ClaimRequest, Extra, StepCommit, StepDraft, ToNew
 from durable_core.stores.open import StoreOptions, open_store
-from durable_core.stores.postgres.connect import dsn, is_lost, sorted_error
+from durable_core.stores.postgres.connect import Settings, dsn, is_lost, sorted_error
+from durable_core.stores.postgres.listen import Ear
 from durable_core.stores.postgres.store import PostgresStore
 from durable_core.testing.builders import body, message, new_run, to_address
 from tests.durable_core.conformance.postgres import KEYS, postgres_store
@@ -200,6 +201,62 @@ async def test_a_server_that_says_it_stops_and_is_not_gone_yet_is_unavailable_an
         admitted = await asyncio.gather(*(store.admit(message(ToNew(new=new_run()))) for _ in range(8)))
         assert len({receipt.run_id for receipt in admitted}) == 8
         await store.close()
+
+
+async def test_where_the_server_has_no_connection_left_those_that_there_are_serve_all(
+    open_one: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_one()
+    assert len(store._database._pool._idle) == 1
+    tried = asyncio.Event()
+
+    async def refused(_url: str, *, pooler: bool) -> asyncpg.Connection:
+        tried.set()
+        await asyncio.sleep(0)
+        assert not pooler
+        raise sorted_error(error) from error
+
+    error = asyncpg.TooManyConnectionsError("sorry, too many clients already")
+    monkeypatch.setattr("durable_core.stores.postgres.connect.connect", refused)
+    receipts = await asyncio.gather(*(store.admit(message(ToNew(new=new_run()))) for _ in range(20)))
+    assert len({receipt.run_id for receipt in receipts}) == 20
+    assert tried.is_set()
+
+
+async def test_where_there_is_no_connection_at_all_nobody_waits_for_one(
+    open_one: Open, migrated_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_one()
+
+    async def refused(_url: str, *, pooler: bool) -> asyncpg.Connection:
+        await asyncio.sleep(0)
+        assert not pooler
+        raise sorted_error(error) from error
+
+    error = asyncpg.TooManyConnectionsError("sorry, too many clients already")
+    monkeypatch.setattr("durable_core.stores.postgres.connect.connect", refused)
+    await cut(migrated_url)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        tries = (store.admit(message(ToNew(new=new_run()))) for _ in range(20))
+        errors = await asyncio.gather(*tries, return_exceptions=True)
+    assert {type(error) for error in errors} <= {Unavailable, CommitUnknown}
+
+
+async def test_a_listener_that_the_database_cuts_short_says_so_in_a_sentence(postgres_url: str) -> None:
+    class Impatient:
+        def terminate(self) -> None: ...
+        def remove_termination_listener(self, _listener: object) -> None: ...
+        async def add_listener(self, *_: object) -> None:
+            raise asyncpg.QueryCanceledError("canceling statement due to statement timeout")
+
+    async def connect(_url: str) -> Impatient:
+        return Impatient()
+
+    ear = Ear(Settings(url=postgres_url), "inc_1", lambda _: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("durable_core.stores.postgres.listen.connect", connect)
+        with pytest.raises(Unavailable):
+            await ear.open()
 
 
 @pytest.mark.parametrize(
