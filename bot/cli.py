@@ -242,7 +242,7 @@ def _check_worker(bot: Bot) -> None:
     from bot.settings import Settings  # noqa: PLC0415
 
     settings = Settings.from_env(os.environ)
-    preflight.check_keys(settings)
+    preflight.check_keys(settings, bot)
     preflight.check_drivers(settings)
     preflight.check_schema(settings)
     preflight.check_models(bot)
