@@ -58,6 +58,7 @@ def main() -> NoReturn:
     os.umask(0o077)  # whatever is written here is its owner's: messages, keys, payments
     try:
         preflight.refuse_shadows(preflight.places_that_shadow())
+        preflight.refuse_bytes(sys.argv[1:])
     except NotReady as error:
         _refuse(error)
     from durable_core.errors import DurableError  # noqa: PLC0415 - not before the check

@@ -30,6 +30,9 @@ _STATEMENTS: Final = 256
 # and keeps that plan until the table is analyzed, a minute and ten thousand rows later. A pooler takes no settings.
 _SETTINGS: Final = MappingProxyType({"application_name": "moorings", "enable_seqscan": "off", "jit": "off"})
 
+_UNKNOWN_SETTING: Final = "unsupported startup parameter"
+"""What pgbouncer answers to them."""
+
 # SQLSTATE classes and codes after which the same call may be made again.
 _PASSING_CLASSES: Final = frozenset({"08", "40", "53", "57", "58"})
 _PASSING: Final = frozenset({"25006", "25P03", "25P04", "55P03", "55006"})
@@ -86,6 +89,10 @@ async def connect(url: str, *, pooler: bool = False) -> asyncpg.Connection:
             server_settings=None if pooler else dict(_SETTINGS),
         )
     except (*FAULTS, ValueError) as error:
+        if _UNKNOWN_SETTING in str(error):
+            raise Broken(
+                "a pooler stands at this address; set MOORINGS_DATABASE_POOLER=transaction if it is in that mode"
+            ) from error
         raise sorted_error(error) from error
 
 
