@@ -19,7 +19,7 @@ import asyncpg
 from durable_core import failpoints
 from durable_core.clock import Clock
 from durable_core.errors import CommitUnknown, DurableError, Unavailable
-from durable_core.stores.postgres.connect import Pool, Settings, collides, is_lost, sorted_error
+from durable_core.stores.postgres.connect import FAULTS, Pool, Settings, collides, is_lost, sorted_error
 from durable_core.stores.postgres.sql import literal, qualified
 from durable_core.stores.postgres.tx import Again, Row, Tx
 from durable_core.stores.sealing import Sealing
@@ -48,8 +48,6 @@ _BEGIN: Final = "BEGIN"
 # the server, and a claim that is undone would be given to another under the same epoch.
 _BEGIN_SOFT: Final = "BEGIN; SET LOCAL synchronous_commit = off"
 _BEGIN_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-
-_FAULTS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
 
 
 class Database:
@@ -102,8 +100,8 @@ class Database:
             if pooler:
                 await connection.execute("COMMIT")
         except BaseException as error:
-            await self._drop_out(connection)
-            if isinstance(error, _FAULTS) and is_lost(error):
+            await self._drop_out(connection, error)
+            if isinstance(error, FAULTS) and is_lost(error):
                 raise CommitUnknown(str(error)) from error
             raise
         self._pool.give_back(connection)
@@ -129,7 +127,7 @@ class Database:
             return await self.statement(sql, *args, label=label)
         except (asyncpg.DivisionByZeroError, asyncpg.UniqueViolationError):
             return None
-        except _FAULTS as error:
+        except FAULTS as error:
             if collides(error):
                 return None
             raise sorted_error(error) from error
@@ -149,8 +147,8 @@ class Database:
         try:
             await connection.execute(f"{_BEGIN_SOFT}; SELECT pg_notify({literal(channel)}, {literal(text)}); COMMIT")
         except BaseException as error:
-            await self._drop_out(connection)
-            if isinstance(error, _FAULTS):
+            await self._drop_out(connection, error)
+            if isinstance(error, FAULTS):
                 raise sorted_error(error) from error
             raise
         self._pool.give_back(connection)
@@ -184,8 +182,8 @@ class Database:
                 await connection.execute(begin)
                 result = await work(tx)
                 _pass(_BEFORE, label)
-            except (Again, *_FAULTS) as error:
-                await self._drop_out(connection)
+            except (Again, *FAULTS) as error:
+                await self._drop_out(connection, error)
                 tries += 1
                 if not isinstance(error, Again) and not collides(error):
                     raise sorted_error(error) from error
@@ -193,8 +191,8 @@ class Database:
                     raise Unavailable(f"other transactions were in the way {tries} times") from error
                 await asyncio.sleep(_PAUSE * random.random() * 2 ** min(tries, 6))  # noqa: S311 - a pause, not a secret
                 continue
-            except BaseException:
-                await self._drop_out(connection)
+            except BaseException as error:
+                await self._drop_out(connection, error)
                 raise
             await self._commit(connection)
             self._sealing.keep({run_id: key for run_id, key in tx.fresh.items() if run_id not in tx.forgotten})
@@ -207,8 +205,8 @@ class Database:
         try:
             tag = await connection.execute("COMMIT")
         except BaseException as error:
-            await self._drop_out(connection)
-            if isinstance(error, _FAULTS):
+            await self._drop_out(connection, error)
+            if isinstance(error, FAULTS):
                 raise (CommitUnknown(str(error)) if is_lost(error) else sorted_error(error)) from error
             raise
         self._pool.give_back(connection)
@@ -231,20 +229,20 @@ class Database:
             if whole:
                 await connection.execute("COMMIT")
         except BaseException as error:
-            await self._drop_out(connection)
+            await self._drop_out(connection, error)
             self._sealing.drop(tx.forgotten)
-            if isinstance(error, _FAULTS):
+            if isinstance(error, FAULTS):
                 raise sorted_error(error) from error
             raise
         self._pool.give_back(connection)
         return result
 
-    async def _drop_out(self, connection: asyncpg.Connection) -> None:
-        """Undo what a connection was doing and give it back."""
-        usable = not connection.is_closed()
+    async def _drop_out(self, connection: asyncpg.Connection, error: BaseException) -> None:
+        """Undo what a connection was doing and give it back; one that failed itself is dropped, closed already or not."""
+        usable = not connection.is_closed() and not is_lost(error)
         if usable and connection.is_in_transaction():
             usable = False
-            with suppress(*_FAULTS):
+            with suppress(*FAULTS):
                 await connection.execute("ROLLBACK")
                 usable = True
         self._pool.give_back(connection, usable=usable)

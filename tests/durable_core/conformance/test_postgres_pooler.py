@@ -8,6 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from durable_core.clock import DatabaseClock
+from durable_core.errors import Broken
 from durable_core.store import Store
 from durable_core.stores.postgres.sql import quoted
 from durable_core.testing.admission import Admissions
@@ -35,6 +37,12 @@ class TestBehindPgbouncer(Admissions, Commits):
 
     async def make(self, clock: WindableClock, place: Path) -> Store:
         return postgres_store(self.url, clock, pooler=True, listen_url=self.direct)
+
+
+async def test_a_pooler_that_nobody_was_told_of_is_named(migrated_url: str, pgbouncer: Pooler) -> None:
+    url = pgbouncer.url(migrated_url.partition("?")[0].rpartition("/")[2])
+    with pytest.raises(Broken, match="MOORINGS_DATABASE_POOLER=transaction"):
+        await postgres_store(url, DatabaseClock()).open()
 
 
 @pytest.fixture(scope="session")
