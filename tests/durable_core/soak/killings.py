@@ -15,7 +15,7 @@ from tests.durable_core.soak.fleet import Fleet, fleet
 from tests.durable_core.soak.scale import chance, scaled
 
 WORKERS = 4
-RUNS = scaled(2_000, 120)
+RUNS = scaled(2_000, 60)
 BOUND = 600
 """Seconds until a run that has not finished is taken for lost."""
 
