@@ -30,7 +30,7 @@ def test_the_kit_runs_as_it_is_shown_and_is_short(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-o", "asyncio_mode=auto", "test_my_store.py", "-k", some],
         cwd=tmp_path,
-        env=environment(),
+        env=environment(PYTHONWARNINGS=""),
         capture_output=True,
         text=True,
         timeout=120,

@@ -16,7 +16,7 @@ import pytest_asyncio
 from aiohttp.test_utils import TestClient, TestServer
 from sqlalchemy import make_url
 
-from durable_core import Engine, ManualClock, RunCancelled, RunFailed, RunHandle, WorkerOptions, Workflow
+from durable_core import Engine, KeyRing, ManualClock, RunCancelled, RunFailed, RunHandle, WorkerOptions, Workflow
 from durable_core.testing.builders import START_MS
 from tests import house
 from tests.bot.command import ROOT, environment
@@ -264,3 +264,15 @@ def test_a_worker_is_a_command(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout.strip()) == (0, "Advanced 0 runs.")
+
+
+@pytest.mark.postgres
+async def test_a_namespace_is_made_with_its_schema(names: dict[str, Any], postgres_url: str, clock: ManualClock) -> None:
+    url = make_url(postgres_url).set(drivername="postgresql").render_as_string(hide_password=False)
+    options = names["StoreOptions"](namespace="shop", pool=2)
+    keys, box = KeyRing.parse(KEYS), names["box"]
+    async with Engine(url, workflows=[box], keys=keys, clock=clock, store_options=options, migrate=True) as engine:
+        assert await result(await engine.start(box, 4)) == 40
+        assert await engine.store.rows("SELECT count(*) FROM moor_run", {}) == [(1,)]
+        schemas = "SELECT DISTINCT schemaname FROM pg_tables WHERE tablename LIKE 'moor%'"
+        assert await engine.store.rows(schemas, {}) == [("shop",)]
