@@ -25,10 +25,11 @@ PATIENCE_SECONDS = 60
 
 
 async def cut(url: str) -> None:
-    """Cut all other connections to a database."""
+    """Cut all other connections to a database, and wait until they are."""
     connection = await asyncpg.connect(dsn(url))
     await connection.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
     await connection.close()
 
