@@ -65,6 +65,8 @@ def find_keys(path: Path | None, environ: Mapping[str, str]) -> KeyRing:
     try:
         return KeyRing.parse(_kept(beside))
     except OSError as error:
+        if not path.parent.is_dir():
+            raise Broken(f"the folder of {path} does not exist") from error
         raise Broken(f"{beside}, the file of the encryption keys, can't be read or made: {error.strerror}") from error
 
 

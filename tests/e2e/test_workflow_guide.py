@@ -89,6 +89,30 @@ def test_the_first_workflow_runs_as_it_is_and_once(database: str, page: str, tmp
     assert program(tmp_path, block, database) == SHOWN["order"].splitlines()[-1]
 
 
+@pytest.mark.parametrize("page", ["docs/workflows.md", "README.md"])
+def test_the_first_workflow_goes_on_after_a_kill(database: str, page: str, tmp_path: Path) -> None:
+    [block] = [one for one in house.python_blocks((ROOT / page).read_text()) if one.startswith("# order.py")]
+    (tmp_path / "order.py").write_text(block)
+    env = environment() | {"MOORINGS_DATABASE_URL": database, "MOORINGS_ENCRYPTION_KEYS": KEYS}
+    with subprocess.Popen([sys.executable, "-u", "order.py"], cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "reserving o-17\n"
+        waits_in_the_log(database)
+        first.kill()
+    assert program(tmp_path, block, database).splitlines() == SHOWN["order"].splitlines()[1:]
+
+
+def waits_in_the_log(database: str) -> None:
+    """Wait until the first step is recorded."""
+
+    async def look() -> None:
+        async with asyncio.timeout(PATIENCE), Engine(database, workflows=[], keys=KeyRing.parse(KEYS), work=False) as engine:
+            while await engine.store.rows("SELECT count(*) FROM moor_step", {}) == [(0,)]:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(look())
+
+
 # ── all others, in one engine ──
 
 
