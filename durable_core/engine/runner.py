@@ -263,8 +263,8 @@ class Runner:
             try:
                 end = End(COMPLETED, codec.encode({"ok": True, "value": value}, limit=VALUE_LIMIT))
             except (Unstorable, TooLarge) as error:
-                message = f"its result can't be stored: {wording(error)}"
-                end = End.of(FAILED, code=unstorable(error).code, message=message, type_name=type(error).__name__)
+                why = unstorable(error)
+                end = End.of(FAILED, code=why.code, message=f"its result: {why.message}", type_name=why.type)
         await self._end(live, end)
 
     async def _grace(self, live: Live, until: int) -> None:

@@ -23,6 +23,8 @@ VALUE_LIMIT: Final = codec.LIMIT - 16 * 1024
 """Largest result: what it is wrapped in has to fit as well."""
 MAX_INTERRUPTED: Final = 4
 """Attempts of a step that may end with their worker before the step fails."""
+_WRAPPED: Final = "$.value"
+"""Where a value stands in what is stored of it."""
 LEAVE_SECONDS: Final = 2.0
 """How long a stopped attempt is waited for when its run is given back."""
 
@@ -188,6 +190,8 @@ def failed(op: Operation, number: int, failure: Failure) -> Attempted:
 
 def unstorable(error: Unstorable | TooLarge) -> Failure:
     """Say that a value can't be kept."""
+    if isinstance(error, Unstorable) and error.path.startswith(_WRAPPED):  # in what is none of the author's business
+        error = Unstorable(f"${error.path.removeprefix(_WRAPPED)}", error.type_name)
     code = "unstorable" if isinstance(error, Unstorable) else "too_large"
     return Failure(code, wording(error), type(error).__name__, final=True)
 

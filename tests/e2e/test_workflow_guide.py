@@ -16,7 +16,7 @@ import pytest_asyncio
 from aiohttp.test_utils import TestClient, TestServer
 from sqlalchemy import make_url
 
-from durable_core import Engine, ManualClock, RunCancelled, RunFailed, RunHandle, WorkerOptions, Workflow
+from durable_core import Engine, KeyRing, ManualClock, RunCancelled, RunFailed, RunHandle, WorkerOptions, Workflow
 from durable_core.testing.builders import START_MS
 from tests import house
 from tests.bot.command import ROOT, environment
@@ -87,6 +87,30 @@ def test_the_first_workflow_runs_as_it_is_and_once(database: str, page: str, tmp
     [block] = [one for one in house.python_blocks((ROOT / page).read_text()) if one.startswith("# order.py")]
     assert program(tmp_path, block, database) == SHOWN["order"]
     assert program(tmp_path, block, database) == SHOWN["order"].splitlines()[-1]
+
+
+@pytest.mark.parametrize("page", ["docs/workflows.md", "README.md"])
+def test_the_first_workflow_goes_on_after_a_kill(database: str, page: str, tmp_path: Path) -> None:
+    [block] = [one for one in house.python_blocks((ROOT / page).read_text()) if one.startswith("# order.py")]
+    (tmp_path / "order.py").write_text(block)
+    env = environment() | {"MOORINGS_DATABASE_URL": database, "MOORINGS_ENCRYPTION_KEYS": KEYS}
+    with subprocess.Popen([sys.executable, "-u", "order.py"], cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "reserving o-17\n"
+        waits_in_the_log(database)
+        first.kill()
+    assert program(tmp_path, block, database).splitlines() == SHOWN["order"].splitlines()[1:]
+
+
+def waits_in_the_log(database: str) -> None:
+    """Wait until the first step is recorded."""
+
+    async def look() -> None:
+        async with asyncio.timeout(PATIENCE), Engine(database, workflows=[], keys=KeyRing.parse(KEYS), work=False) as engine:
+            while await engine.store.rows("SELECT count(*) FROM moor_step", {}) == [(0,)]:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(look())
 
 
 # ── all others, in one engine ──
@@ -264,3 +288,15 @@ def test_a_worker_is_a_command(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout.strip()) == (0, "Advanced 0 runs.")
+
+
+@pytest.mark.postgres
+async def test_a_namespace_is_made_with_its_schema(names: dict[str, Any], postgres_url: str, clock: ManualClock) -> None:
+    url = make_url(postgres_url).set(drivername="postgresql").render_as_string(hide_password=False)
+    options = names["StoreOptions"](namespace="shop", pool=2)
+    keys, box = KeyRing.parse(KEYS), names["box"]
+    async with Engine(url, workflows=[box], keys=keys, clock=clock, store_options=options, migrate=True) as engine:
+        assert await result(await engine.start(box, 4)) == 40
+        assert await engine.store.rows("SELECT count(*) FROM moor_run", {}) == [(1,)]
+        schemas = "SELECT DISTINCT schemaname FROM pg_tables WHERE tablename LIKE 'moor%'"
+        assert await engine.store.rows(schemas, {}) == [("shop",)]
