@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -146,10 +146,12 @@ class Live:
             self._by_kind.setdefault(op.kind, []).append(op)
         self.steps.keep_only(self.wanted)
 
-    def wanted_of(self, *kinds: OpKind) -> Iterator[Operation]:
+    def wanted_of(self, *kinds: OpKind) -> Sequence[Operation]:
         """What the body wants, of some kinds: hundreds of steps at once needn't be looked through for a timer."""
-        for kind in kinds:
-            yield from self._by_kind.get(kind, ())
+        found = self._by_kind
+        if len(kinds) == 1:
+            return found.get(kinds[0], ())
+        return [op for kind in kinds if kind in found for op in found[kind]]
 
     # ── what is due ──
 
