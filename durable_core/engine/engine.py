@@ -11,6 +11,7 @@ import os
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import cache
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -39,6 +40,7 @@ _RUNS: Final = """
     WHERE kind = 'workflow' AND (:name = '' OR name = :name) ORDER BY created_at DESC, run_id DESC LIMIT :most
 """
 _MOST: Final = 10_000
+_signature: Final = cache(inspect.signature)
 
 
 class Engine:
@@ -211,7 +213,7 @@ class Engine:
             UnknownWorkflow, TypeError: it can't be called so.
         """
         known = self._registry[workflow if isinstance(workflow, str) else workflow.name]
-        inspect.signature(known.fn).bind(None, *args, **kwargs)
+        _signature(known.fn).bind(None, *args, **kwargs)
         admission = start_admission(
             known.name,
             args,
