@@ -34,7 +34,7 @@ from durable_core.errors import (
 )
 from durable_core.failures import NonDeterminism, Poison
 from durable_core.internal import read
-from durable_core.model import MAX_CHARGED, Abilities, Claim, Committed, StepCommit
+from durable_core.model import MAX_CHARGED, Abilities, Claim, CommandKind, Committed, StepCommit
 from durable_core.operations import Entry, EntryKind, Raised
 from durable_core.registry import Registry
 from durable_core.retry import retrying_unavailable
@@ -308,6 +308,9 @@ class Runner:
     async def _poisoned(self, claim: Claim, poison: Poison, *, live: Live | None = None, step_no: int = 0) -> None:
         """Set a run aside that this code can't go on with; end one whose code can't be replayed by anybody."""
         if isinstance(poison, NonDeterminism):
+            if any(command.kind is CommandKind.CANCEL for command in claim.commands):
+                await self._end_unseen(claim, End.of(CANCELLED, code="cancelled", message="it was cancelled while set aside"))
+                return
             log.error("%s (%s) is set aside: %s", claim.run_id, claim.name, poison)
             await self.store.strand(claim.run_id, claim.epoch, reason=str(poison), code=self.abilities.code)
             return
