@@ -143,9 +143,9 @@ class Engine:
             self._runner.warm.clear()
         if self._streams is not None:
             self._streams.stop()
+        store, self._store = self._store, None
         if self._waiters is not None:
             self._waiters.stop()
-        store, self._store = self._store, None
         if store is not None and isinstance(self._database, str):
             await store.close()
 
