@@ -143,7 +143,7 @@ async def test_a_run_whose_code_changed_is_set_aside_for_other_code(world: World
         assert view.status == "stranded"
         assert "step:mark#0" in str(view.reason)
         said = [event for event in await engine.store.events(run.run_id, hidden=True) if event.type == "run.stranded"]
-        assert [codec.decode(event.body) for event in said] == [{"reason": view.reason}]
+        assert [codec.decode(event.body) for event in said] == [{"reason": view.reason, "n": 1}]
         assert await engine.run_due() == 0
         assert [one.run_id for one in await engine.runs(status="stranded")] == [run.run_id]
         await engine.store.unstrand(run.run_id)
