@@ -58,6 +58,7 @@ def main() -> NoReturn:
     os.umask(0o077)  # whatever is written here is its owner's: messages, keys, payments
     try:
         preflight.refuse_shadows(preflight.places_that_shadow())
+        preflight.refuse_bytes(sys.argv[1:])
     except NotReady as error:
         _refuse(error)
     from durable_core.errors import DurableError  # noqa: PLC0415 - not before the check
@@ -242,7 +243,7 @@ def _check_worker(bot: Bot) -> None:
     from bot.settings import Settings  # noqa: PLC0415
 
     settings = Settings.from_env(os.environ)
-    preflight.check_keys(settings)
+    preflight.check_keys(settings, bot)
     preflight.check_drivers(settings)
     preflight.check_schema(settings)
     preflight.check_models(bot)

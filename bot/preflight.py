@@ -58,6 +58,16 @@ def refuse_shadows(folders: Iterable[str]) -> None:
                     )
 
 
+def refuse_bytes(arguments: Iterable[str]) -> None:
+    """Refuse what isn't text: no id is, and no database takes it.
+
+    Raises: NotReady.
+    """
+    for argument in arguments:
+        if any("\ud800" <= character <= "\udfff" for character in argument):
+            raise NotReady(f"the argument {argument!a} is not text in UTF-8.")
+
+
 def places_that_shadow() -> list[str]:
     """List where Python would find a user's module before ours: here, and where the program was started from."""
     return list(dict.fromkeys([os.getcwd(), sys.path[0] if sys.path else ""]))  # noqa: PTH109

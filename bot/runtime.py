@@ -20,6 +20,7 @@ from bot.errors import NotReady
 from bot.ingress import Ingress, Taken
 from bot.leftovers import Leftovers
 from bot.people import People
+from bot.pulse import Pulse
 from bot.session.handoff import Deploy
 from bot.session.live import WarmHistories
 from bot.session.ready import ReadyAgent, ready
@@ -81,6 +82,7 @@ class Runtime:
     answers: Answers
     taker: Ingress
     leftovers: Leftovers
+    pulse: Pulse
     agents: dict[str, ReadyAgent]
     channels: dict[str, Channel]
     platform: ConsolePlatform | None
@@ -97,6 +99,7 @@ class Runtime:
         if self.role is not Role.WEB:
             self.worker = await self._new_worker()
             await self.worker.start()
+            self._sweeper = asyncio.create_task(self.leftovers.keep_expiring(), name="moorings-sweep")
         self._taking = True
         if self.console is not None:
             await self.console.start()
@@ -130,10 +133,10 @@ class Runtime:
         deployment = self.settings.deployment
         return Worker(self.store, duties, owner=owner, deployment=deployment, abilities=abilities, options=self.options)
 
-    def ready(self) -> bool:
-        """Tell whether new work would be taken, and done: not while the child that works for this process is down."""
+    async def ready(self) -> bool:
+        """Tell whether new work would be taken, and done: not while the database or this process's own worker is away."""
         control = self.console.worker if self.console is not None else None
-        return self._taking and (control is None or control.state == "up")
+        return self._taking and (control is None or control.state == "up") and await self.pulse.beats()
 
     async def ingress(self, channel: str, request: WebhookRequest) -> WebhookResponse:
         """Verify, parse and admit what a channel's platform sends. Raises: NotFound."""
@@ -235,6 +238,7 @@ async def open_runtime(
         answers=answers,
         taker=taker,
         leftovers=leftovers,
+        pulse=Pulse(store),
         agents=agents,
         channels=by_name,
         platform=platform,
@@ -272,7 +276,6 @@ async def _check_console(platform: ConsolePlatform, settings: Settings) -> None:
 
 
 def store_options(settings: Settings) -> StoreOptions:
-    """How the settings say to use a database that a server keeps."""
     """Say how the environment wants the database to be used."""
     return StoreOptions(namespace=settings.namespace, pool=settings.pool, listen_url=settings.listen_url, pooler=settings.pooler)
 

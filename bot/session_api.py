@@ -126,7 +126,7 @@ class RunningApp(Protocol):
     @property
     def sessions(self) -> SessionApi: ...
 
-    def ready(self) -> bool:
+    async def ready(self) -> bool:
         """Tell whether new work would be taken."""
         ...
 

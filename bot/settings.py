@@ -236,6 +236,10 @@ def _check_database_url(url: str) -> str | None:
         return "give sqlite:///PATH or postgresql://USER:PASSWORD@HOST/NAME."
     if scheme.startswith("sqlite") and not rest.strip("/"):
         return "the path is missing; give sqlite:///PATH."
+    try:
+        urlsplit(url).port  # noqa: B018 - what can't be read raises
+    except ValueError:
+        return "it can't be read; give postgresql://USER:PASSWORD@HOST/NAME."
     return None
 
 

@@ -177,11 +177,6 @@ class Replay:
         taken, self._new_marks = tuple(self._new_marks), []
         return taken
 
-    @property
-    def shows(self) -> bool:
-        """Whether the body showed something since `take_progress`."""
-        return bool(self._progress)
-
     def take_progress(self) -> tuple[Any, ...]:
         """Return what the body showed since the last call."""
         taken, self._progress = tuple(self._progress), []

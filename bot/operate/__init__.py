@@ -21,6 +21,7 @@ runs = typer.Typer(help="Runs: sessions and workflows, those that are stuck firs
 outbox = typer.Typer(help="What is owed to people and could not be sent.", invoke_without_command=True)
 
 Data = Annotated[Path | None, typer.Option(help="Folder of a demo or dev; else MOORINGS_DATABASE_URL says where.")]
+App = Annotated[str | None, typer.Option(metavar="APP", help="The bot, as module:attribute, where it brings its own keys.")]
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="Id of a run, such as ses_….")]
 Limit = Annotated[int, typer.Option(min=1, max=10_000, help="How many at most.")]
 
@@ -50,6 +51,7 @@ def list_runs(
     kind: Annotated[str | None, typer.Option(help="Only of one kind: session or workflow.")] = None,
     deployment: Annotated[str | None, typer.Option(help="Only those of a deployment.")] = None,
     limit: Limit = 200,
+    app: App = None,
     data: Data = None,
 ) -> None:
     """List runs, the newest first."""
@@ -64,7 +66,7 @@ def list_runs(
         kind=kind,
         deployment=deployment,
     )
-    show.runs(_with_store(data, lambda store: actions.runs(store, which, limit=limit)))
+    show.runs(_with_store(app, data, lambda store: actions.runs(store, which, limit=limit)))
 
 
 @runs.command("retire")
@@ -72,6 +74,7 @@ def retire_runs(
     *,
     deployment: Annotated[str, typer.Option(help="The deployment whose open runs are listed, or ended.")],
     end: Annotated[bool, typer.Option("--end", help="End them for good; without it they are listed.")] = False,
+    app: App = None,
     data: Data = None,
 ) -> None:
     """List or end what a deployment still has."""
@@ -79,39 +82,39 @@ def retire_runs(
 
     if not end:
         which = actions.Wanted(status="open", deployment=deployment)
-        show.runs(_with_store(data, lambda store: actions.runs(store, which, limit=10_000)))
+        show.runs(_with_store(app, data, lambda store: actions.runs(store, which, limit=10_000)))
         return
-    ended = _with_store(data, lambda store: actions.retire(store, deployment))
+    ended = _with_store(app, data, lambda store: actions.retire(store, deployment))
     show.lines([*ended, f"{len(ended)} runs of {deployment} were ended."])
 
 
-def sessions(*, limit: Limit = 200, data: Data = None) -> None:
+def sessions(*, limit: Limit = 200, app: App = None, data: Data = None) -> None:
     """List open sessions, the newest first."""
     from bot.operate import actions, show  # noqa: PLC0415
 
     which = actions.Wanted(status="open", kind="session")
-    show.runs(_with_store(data, lambda store: actions.runs(store, which, limit=limit)))
+    show.runs(_with_store(app, data, lambda store: actions.runs(store, which, limit=limit)))
 
 
-def inspect(run: RunId, *, data: Data = None) -> None:
+def inspect(run: RunId, *, app: App = None, data: Data = None) -> None:
     """Show all there is of a run, decoded: its steps, what the pending one has recorded, requests, events."""
     from bot.operate import actions, show  # noqa: PLC0415
 
-    show.inspection(_with_store(data, lambda store: actions.inspect(store, run)))
+    show.inspection(_with_store(app, data, lambda store: actions.inspect(store, run)))
 
 
-def resume(run: RunId, *, data: Data = None) -> None:
+def resume(run: RunId, *, app: App = None, data: Data = None) -> None:
     """Offer a stranded run to the code that runs, once more."""
     from bot.operate import actions, show  # noqa: PLC0415
 
-    show.lines([_with_store(data, lambda store: actions.resume(store, run))])
+    show.lines([_with_store(app, data, lambda store: actions.resume(store, run))])
 
 
-def cancel(run: RunId, *, data: Data = None) -> None:
+def cancel(run: RunId, *, app: App = None, data: Data = None) -> None:
     """Stop what a run does now; a session goes on with its next message."""
     from bot.operate import actions, show  # noqa: PLC0415
 
-    show.lines([_with_store(data, lambda store: actions.cancel(store, run))])
+    show.lines([_with_store(app, data, lambda store: actions.cancel(store, run))])
 
 
 @outbox.callback()
@@ -120,6 +123,7 @@ def list_outbox(
     *,
     pending: Annotated[bool, typer.Option("--pending", help="What waits to be sent, in place of dead letters.")] = False,
     limit: Limit = 200,
+    app: App = None,
     data: Data = None,
 ) -> None:
     """List dead letters: what no channel could send."""
@@ -128,26 +132,29 @@ def list_outbox(
     from bot.operate import actions, show  # noqa: PLC0415
 
     state = "pending" if pending else "dead"
-    show.owed(_with_store(data, lambda store: actions.owed(store, state=state, limit=limit)))
+    show.owed(_with_store(app, data, lambda store: actions.owed(store, state=state, limit=limit)))
 
 
 @outbox.command("replay")
 def replay(
-    delivery: Annotated[str, typer.Argument(metavar="DELIVERY", help="Id of a dead letter, dlv_….")], *, data: Data = None
+    delivery: Annotated[str, typer.Argument(metavar="DELIVERY", help="Id of a dead letter, dlv_….")],
+    *,
+    app: App = None,
+    data: Data = None,
 ) -> None:
     """Send a dead letter again, behind what its address is owed by now."""
     from bot.operate import actions, show  # noqa: PLC0415
 
-    show.lines([_with_store(data, lambda store: actions.replay(store, delivery))])
+    show.lines([_with_store(app, data, lambda store: actions.replay(store, delivery))])
 
 
-def _with_store(data: Path | None, act: Callable[[Store], Awaitable[T]]) -> T:
+def _with_store(app: str | None, data: Path | None, act: Callable[[Store], Awaitable[T]]) -> T:
     import asyncio  # noqa: PLC0415
 
     from bot.operate.actions import opened  # noqa: PLC0415
 
     async def run() -> T:
-        async with opened(data) as store:
+        async with opened(data, app=app) as store:
             return await act(store)
 
     return asyncio.run(run())

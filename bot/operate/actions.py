@@ -18,11 +18,10 @@ from bot import formats, preflight
 from bot.errors import NotReady
 from bot.formats import Kind
 from bot.operate import start_mark
-from bot.runtime import store_options
+from bot.runtime import keys_of, store_options
 from bot.settings import DEFAULT_FOLDER, Settings, own_settings
 from durable_core import codec, listing
 from durable_core.clock import DatabaseClock
-from durable_core.crypto import KeyRing
 from durable_core.errors import ContentGone, NotFound, SessionEnded
 from durable_core.ids import new_id
 from durable_core.listing import OwedLine, RunLine, Which
@@ -60,17 +59,18 @@ class Inspection:
 
 
 @asynccontextmanager
-async def opened(data: Path | None) -> AsyncIterator[Store]:
-    """Open the store that the environment names, or that of a demo's or dev's folder.
+async def opened(data: Path | None, *, app: str | None = None) -> AsyncIterator[Store]:
+    """Open the store that the environment names, or that of a demo's or dev's folder; `app` names a bot with its own keys.
 
     Raises: BadSettings, NotReady, SchemaOutdated, Unavailable.
     """
     own = data is not None or not os.environ.get("MOORINGS_DATABASE_URL", "").strip()
     settings = own_settings(os.environ, data or DEFAULT_FOLDER) if own and _made(data) else Settings.from_env(os.environ)
-    preflight.check_keys(settings)
+    bot = preflight.load_app(app) if app is not None else None
+    preflight.check_keys(settings, bot)
     preflight.check_drivers(settings)
     preflight.check_schema(settings)
-    keys = KeyRing.parse(settings.encryption_keys or "")
+    keys = keys_of(bot, settings)
     store = open_store(settings.database_url, keys=keys, clock=DatabaseClock(), options=store_options(settings))
     await store.open()
     try:
@@ -239,6 +239,7 @@ async def cancel(store: Store, run_id: str) -> str:
     detail = (await store.submission(submission_id)).detail
     if detail is not None:
         return f"{run_id} does nothing that could be stopped."
+    await store.unstrand(run_id)
     return f"{run_id} is told to stop."
 
 

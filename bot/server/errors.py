@@ -17,6 +17,8 @@ from durable_core.errors import (
     Conflict,
     ContentGone,
     DurableError,
+    KeyMissing,
+    KeyWrong,
     NotFound,
     SessionEnded,
     Stranded,
@@ -109,6 +111,9 @@ def _durable(error: DurableError) -> Problem | None:
             return Problem(400, "bad_request", "Last-Event-ID has to be the id of an event of this stream.")
         case Unavailable():
             return Problem(503, "unavailable", "The database doesn't answer right now. Send the same again.", retryable=True)
+        case KeyMissing() | KeyWrong():
+            held = "What this session holds can't be read here until its encryption key is put back; nothing of it is lost."
+            return Problem(503, "unavailable", f"{held} Send the same again.", retryable=True)
         case _:
             return None
 

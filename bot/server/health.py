@@ -31,5 +31,5 @@ class HealthRoutes:
 
     async def readyz(self, _request: web.Request) -> web.Response:
         """Answer whether work would be taken."""
-        ready = not self._stopping and self._running.ready()
+        ready = not self._stopping and await self._running.ready()
         return web.json_response({"status": "ok" if ready else "unavailable"}, status=200 if ready else 503)

@@ -5,6 +5,8 @@ What lives here: building commits. What does not: deciding what happened (inbox.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -15,6 +17,7 @@ from durable_core.engine.inbox import Completion, stale
 from durable_core.engine.live import Asked, Live, is_start
 from durable_core.engine.signals import HOOK
 from durable_core.engine.starts import Parent, Start, child_admission
+from durable_core.errors import TooLarge, Unstorable
 from durable_core.ids import request_id
 from durable_core.model import (
     Admission,
@@ -142,13 +145,24 @@ class End:
 
 
 def end_commit(
-    claim: Claim, start: Start, end: End, *, step_no: int, seen: int, at: int, children: tuple[str, ...]
+    claim: Claim,
+    start: Start,
+    end: End,
+    *,
+    step_no: int,
+    seen: int,
+    at: int,
+    children: tuple[str, ...] = (),
+    shown: Sequence[Any] = (),
 ) -> StepCommit:
-    """Return the commit that ends a run; its children that nobody waits for any more are cancelled."""
+    """Return the commit that ends a run; its children that nobody waits for any more are cancelled.
+
+    `shown` is what the body showed since its last entry.
+    """
     result = internal.read(end.output)
     outcome = {COMPLETED: Outcome.COMPLETED, CANCELLED: Outcome.ABORTED}.get(end.reason, Outcome.FAILED)
-    shown = "value" if result["ok"] else "error"
-    events = [_event_of(f"run.{end.reason}", {}, refs=((shown, f"step:{step_no}#/{shown}"),))]
+    part = "value" if result["ok"] else "error"
+    events = [*_last_shown(shown), _event_of(f"run.{end.reason}", {}, refs=((part, f"step:{step_no}#/{part}"),))]
     if step_no == 0:
         events.insert(0, _event_of("run.started", {"workflow": claim.name}))
     outbox = [internal.child_cancel(child) for child in children]
@@ -176,6 +190,15 @@ def end_commit(
 
 
 # ── parts ──
+
+
+def _last_shown(values: Sequence[Any]) -> list[EventDraft]:
+    """Tell what a body showed before it ended; what can't be kept must not hold the end up."""
+    told = []
+    for value in values:
+        with suppress(Unstorable, TooLarge):
+            told.append(_event_of("progress", {"value": value}))
+    return told
 
 
 def _asking(live: Live, keep_ms: int | None) -> _Asking:

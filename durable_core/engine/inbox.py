@@ -29,6 +29,8 @@ class Completion:
     op: str = ""
     ok: bool = True
     output: bytes = NOTHING
+    told: dict[str, Any] | None = None
+    """The output read again, where that is at hand."""
     at: int | None = None
     """Not before this time by the body's clock."""
     consumed: tuple[int, ...] = ()
@@ -200,7 +202,7 @@ def _attempted(live: Live, attempted: Attempted) -> Completion:
     if failure is None:
         del live.steps.tries[op.id]
         about: dict[str, codec.Storable] = {"attempt": attempted.number} if attempted.number > 1 else {}
-        return Completion(kind=EntryKind.STEP, op=op.id, output=attempted.output, about=about)
+        return Completion(kind=EntryKind.STEP, op=op.id, output=attempted.output, told=attempted.told, about=about)
     tries = live.steps.tries.setdefault(op.id, Tries(begun=attempted.number))
     tries.failed += 1
     options = op.options

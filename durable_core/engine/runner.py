@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
@@ -33,7 +34,7 @@ from durable_core.errors import (
     Unstorable,
 )
 from durable_core.failures import NonDeterminism, Poison
-from durable_core.model import MAX_CHARGED, Abilities, Claim, Committed, StepCommit
+from durable_core.model import MAX_CHARGED, Abilities, Claim, CommandKind, Committed, StepCommit
 from durable_core.operations import Entry, EntryKind, Raised
 from durable_core.registry import Registry
 from durable_core.retry import retrying_unavailable
@@ -67,6 +68,8 @@ class Runner:
     threads: Threads = field(default_factory=Threads)
     poll: float = 1.0
     """How often a clock that is set by hand is looked at."""
+    on_end: Callable[[str, str, bytes], object] = lambda *_: None
+    """Told of each run that it has ended: its id, the reason, the output."""
     abilities: Abilities = field(init=False)
     """What a worker with this runner alone is able to do."""
 
@@ -145,7 +148,7 @@ class Runner:
         while True:
             completion = None
             if live.over:
-                if not live.wants.unwritten and not live.replay.shows:
+                if not live.wants.unwritten:
                     await self._finish(live)
                     return False
             else:
@@ -178,7 +181,7 @@ class Runner:
         """Tell the body what happened and write both down; True when the run was given back with it."""
         at = max(live.at, live.now(), completion.at or 0)
         if completion.kind not in _UNTOLD:
-            output = cast("dict[str, Any]", codec.decode(completion.output))
+            output = completion.told or cast("dict[str, Any]", codec.decode(completion.output))
             live.replay.deliver(
                 Entry(
                     n=live.step_no,
@@ -244,11 +247,15 @@ class Runner:
     async def _moved(self, live: Live, seconds: float | None, *, or_changed: bool = False) -> None:
         """Wait until an attempt has ended, or also until the run has changed."""
         moved, changed = live.steps.moved, live.held.changed
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while not live.steps.ended and not (or_changed and changed.is_set()):
-                    moved.clear()
-                    await moved.wait()
+        over = asyncio.Event()
+        timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, _ring, over, moved)
+        try:
+            while not live.steps.ended and not over.is_set() and not (or_changed and changed.is_set()):
+                moved.clear()
+                await moved.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     # ── the end ──
 
@@ -264,8 +271,8 @@ class Runner:
             try:
                 end = End(COMPLETED, codec.encode({"ok": True, "value": value}, limit=VALUE_LIMIT))
             except (Unstorable, TooLarge) as error:
-                message = f"its result can't be stored: {wording(error)}"
-                end = End.of(FAILED, code=unstorable(error).code, message=message, type_name=type(error).__name__)
+                why = unstorable(error)
+                end = End.of(FAILED, code=why.code, message=f"its result: {why.message}", type_name=why.type)
         await self._end(live, end)
 
     async def _grace(self, live: Live, until: int) -> None:
@@ -281,17 +288,18 @@ class Runner:
         children = [one for one in live.children.values() if one not in wants.results and not wants.outlives(one)]
         at = max(live.at, live.now())
         claim = live.held.claim
+        ended = tuple(dict.fromkeys(children))
+        shown = live.replay.take_progress()
         await self._surely(
-            end_commit(
-                claim, live.start, end, step_no=live.step_no, seen=live.seen, at=at, children=tuple(dict.fromkeys(children))
-            )
+            end_commit(claim, live.start, end, step_no=live.step_no, seen=live.seen, at=at, children=ended, shown=shown)
         )
+        self.on_end(claim.run_id, end.reason, end.output)
 
     async def _end_unseen(self, claim: Claim, end: End) -> None:
         """End a run whose body is not there."""
         start = read_header(claim.header, claim.run_id)
         seen = claim.signals.inbox_seq
-        await self._surely(end_commit(claim, start, end, step_no=claim.step_no, seen=seen, at=claim.now, children=()))
+        await self._surely(end_commit(claim, start, end, step_no=claim.step_no, seen=seen, at=claim.now))
 
     async def _surely(self, commit: StepCommit) -> Committed:
         """Commit, again where the database was away for moments: a step that was done is not to be done again for that."""
@@ -308,7 +316,10 @@ class Runner:
     async def _poisoned(self, claim: Claim, poison: Poison, *, live: Live | None = None, step_no: int = 0) -> None:
         """Set a run aside that this code can't go on with; end one whose code can't be replayed by anybody."""
         if isinstance(poison, NonDeterminism):
-            await self._set_aside(claim, poison)
+            if any(command.kind is CommandKind.CANCEL for command in claim.commands):
+                await self._end_unseen(claim, End.of(CANCELLED, code="cancelled", message="it was cancelled while set aside"))
+            else:
+                await self._set_aside(claim, poison)
             return
         end = End.of(
             FAILED, code=_CODES.get(type(poison).__name__, "error"), message=str(poison), type_name=type(poison).__name__
@@ -324,6 +335,11 @@ class Runner:
 
 
 _CODES: Final = {"NotDurable": "not_durable", "BodyBlocked": "body_blocked"}
+
+
+def _ring(*bells: asyncio.Event) -> None:
+    for bell in bells:
+        bell.set()
 
 
 def _failed(error: BaseException) -> End:

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from durable_core import codec
 from durable_core.context import StepContext, entering_step
@@ -22,6 +22,8 @@ VALUE_LIMIT: Final = codec.LIMIT - 16 * 1024
 """Largest result: what it is wrapped in has to fit as well."""
 MAX_INTERRUPTED: Final = 4
 """Attempts of a step that may end with their worker before the step fails."""
+_WRAPPED: Final = "$.value"
+"""Where a value stands in what is stored of it."""
 LEAVE_SECONDS: Final = 2.0
 """How long a stopped attempt is waited for when its run is given back."""
 
@@ -49,6 +51,8 @@ class Attempted:
     op: Operation
     number: int
     output: bytes
+    told: dict[str, Any] | None = None
+    """The output read again: what the body is told, its own copy."""
     failure: Failure | None = None
 
 
@@ -174,21 +178,23 @@ def _attempted(op: Operation, number: int, ended: Ended) -> Attempted:
     if ended.error is not None:
         return failed(op, number, failure_of(ended.error))
     try:
-        output = codec.encode({"ok": True, "value": ended.value}, limit=VALUE_LIMIT)
+        output, told = codec.encode_own({"ok": True, "value": ended.value}, limit=VALUE_LIMIT)
     except (Unstorable, TooLarge) as error:
         return failed(op, number, unstorable(error))
     except Exception as error:  # noqa: BLE001 - a subclass of dict or str may do anything when it is read
         return failed(op, number, Failure("unstorable", wording(error), type(error).__name__, final=True))
-    return Attempted(op, number, output)
+    return Attempted(op, number, output, cast("dict[str, Any]", told))
 
 
 def failed(op: Operation, number: int, failure: Failure) -> Attempted:
     """Return an attempt that failed."""
-    return Attempted(op, number, codec.encode({"ok": False, "error": failure.data(number)}), failure)
+    return Attempted(op, number, codec.encode({"ok": False, "error": failure.data(number)}), failure=failure)
 
 
 def unstorable(error: Unstorable | TooLarge) -> Failure:
     """Say that a value can't be kept."""
+    if isinstance(error, Unstorable) and error.path.startswith(_WRAPPED):  # in what is none of the author's business
+        error = Unstorable(f"${error.path.removeprefix(_WRAPPED)}", error.type_name)
     code = "unstorable" if isinstance(error, Unstorable) else "too_large"
     return Failure(code, wording(error), type(error).__name__, final=True)
 

@@ -5,13 +5,17 @@ What lives here: session keys, their cache, and the names of places. What does n
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from durable_core.crypto import KeyRing, SessionKey, new_session_key
-from durable_core.errors import KeysNotGiven
+from durable_core.errors import DurableError, KeysNotGiven
 from durable_core.keys import Keys, resolve
+
+log = logging.getLogger("moorings.store")
 
 CACHED_KEYS: Final = 1_000
 
@@ -106,6 +110,16 @@ class Sealing:
         key = SessionKey(self._ring.unwrap(wrapped, _aad(run_id)))
         self.keep({run_id: key})
         return key
+
+
+def tell_closed(closed: Mapping[str, DurableError]) -> None:
+    """Log of keys that can't be wrapped anew, by run, with the reason: once a key of the ring, however many they are."""
+    by_key: dict[object, list[str]] = {}
+    for run_id, error in closed.items():
+        by_key.setdefault(getattr(error, "key_id", None), []).append(run_id)
+    for first, *more in by_key.values():
+        others = f" and those of {len(more)} more" if more else ""
+        log.error("the key of %s%s can't be wrapped anew: %s", first, others, closed[first])
 
 
 def _aad(run_id: str) -> bytes:

@@ -131,6 +131,28 @@ def test_a_bot_s_own_keys_are_used(tmp_path: Path, url: str) -> None:
 # forget
 
 
+def test_operators_commands_ask_a_bot_for_its_own_keys(tmp_path: Path, url: str) -> None:
+    (tmp_path / "app.py").write_text(PROVIDER)
+    (session,) = asyncio.run(said(url, KeyRing({"vault": b"v" * 32}), ("slack:v1:C1", "slack:T1:U1", "hello")))
+    env = environment(MOORINGS_DATABASE_URL=url)
+    for command in (("runs",), ("sessions",), ("inspect", session), ("cancel", session), ("resume", session), ("outbox",)):
+        done = run(tmp_path, *command, "--app", "app:bot", env=env)
+        assert done.returncode == 0, (command, done.stderr)
+    assert run(tmp_path, "work", "app:bot", "--until-idle", env=env).returncode == 0
+
+
+def test_rekey_says_once_that_a_key_is_missing_however_many_it_had(tmp_path: Path, url: str) -> None:
+    old, new = new_key_entry(), new_key_entry()
+    lines = [(f"slack:v1:C{number}", "slack:T1:U1", "hello") for number in range(20)]
+    asyncio.run(said(url, KeyRing.parse(old), *lines))
+    asyncio.run(said(url, KeyRing.parse(f"{new},{old}"), ("slack:v1:D1", "slack:T1:U1", "hello")))
+    done = run(tmp_path, "rekey", env=environment(MOORINGS_DATABASE_URL=url, MOORINGS_ENCRYPTION_KEYS=new))
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "and those of 19 more" in line
+    assert "20 sessions can't be read until it is back" in done.stdout
+
+
 def test_forget_a_session(tmp_path: Path, url: str) -> None:
     key = new_key_entry()
     [kept, gone] = asyncio.run(said(url, KeyRing.parse(key), ("a", "slack:U1", "one"), ("b", "slack:U2", "two")))

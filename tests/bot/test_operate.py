@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sqlite3
 import time
@@ -230,3 +231,10 @@ def test_the_data_of_a_demo_is_found_by_its_folder(place: Place, tmp_path: Path)
 
 def test_without_a_database_there_is_a_reason(tmp_path: Path) -> None:
     assert "MOORINGS_ENCRYPTION_KEYS" in refusal(run(tmp_path, "runs", env=environment()))
+
+
+@pytest.mark.parametrize(
+    "command", [("inspect",), ("cancel",), ("resume",), ("forget",), ("outbox", "replay"), ("runs", "--status")]
+)
+def test_an_argument_that_is_not_text_is_refused(place: Place, command: tuple[str, ...]) -> None:
+    assert "is not text" in refusal(run(place.folder, *command, os.fsdecode(b"ses_\xff"), env=place.env))

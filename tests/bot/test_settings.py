@@ -239,6 +239,8 @@ def test_a_sqlite_file_holds_one_namespace_and_has_no_pool() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
+        ("MOORINGS_DATABASE_URL", "postgresql://[::1/moorings"),
+        ("MOORINGS_DATABASE_URL", "postgresql://u:hunter2@db:many/moorings"),
         ("MOORINGS_NAMESPACE", "Support"),
         ("MOORINGS_NAMESPACE", "pg_mine"),
         ("MOORINGS_NAMESPACE", "a;b"),
@@ -258,3 +260,4 @@ def test_what_can_not_be_read_about_the_database_is_named(name: str, text: str) 
         Settings.from_env(ON_POSTGRES | {name: text})
     (problem,) = caught.value.problems
     assert problem.startswith(f"{name}: ")
+    assert "hunter2" not in problem

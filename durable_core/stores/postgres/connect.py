@@ -19,6 +19,8 @@ import asyncpg
 
 from durable_core.errors import Broken, DurableError, Unavailable
 
+FAULTS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+"""What the driver raises. The third comes of a connection that was told to end and is not yet closed, as while a server stops."""
 CONNECT_SECONDS: Final = 10.0
 STATEMENT_SECONDS: Final = 60.0
 """How long an answer may take before the connection is given up."""
@@ -28,12 +30,20 @@ _STATEMENTS: Final = 256
 # and keeps that plan until the table is analyzed, a minute and ten thousand rows later. A pooler takes no settings.
 _SETTINGS: Final = MappingProxyType({"application_name": "moorings", "enable_seqscan": "off", "jit": "off"})
 
+_UNKNOWN_SETTING: Final = "unsupported startup parameter"
+"""What pgbouncer answers to them."""
+
 # SQLSTATE classes and codes after which the same call may be made again.
 _PASSING_CLASSES: Final = frozenset({"08", "40", "53", "57", "58"})
-_PASSING: Final = frozenset({"25006", "55P03", "55006"})
+_PASSING: Final = frozenset({"25006", "25P03", "25P04", "55P03", "55006"})
 # Codes of a class that passes which no retry mends: disk full isn't one of them, a dropped database is.
 _LASTING: Final = frozenset({"57P04"})
 _LOST_CLASSES: Final = frozenset({"08", "57"})
+_LOST: Final = frozenset({"25P03", "25P04"})
+"""Of a transaction that took too long the server ends the connection; of a statement, only that."""
+_KEPT: Final = frozenset({"57014"})
+_NONE_LEFT: Final = "53300"
+"""The server has as many connections as it may have, other programs' among them."""
 _COLLISIONS: Final = frozenset({"40001", "40P01"})
 """Serialization failure and deadlock: the transaction did nothing, and may be run again."""
 
@@ -78,7 +88,11 @@ async def connect(url: str, *, pooler: bool = False) -> asyncpg.Connection:
             max_cached_statement_lifetime=0,
             server_settings=None if pooler else dict(_SETTINGS),
         )
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
+    except (*FAULTS, ValueError) as error:
+        if _UNKNOWN_SETTING in str(error):
+            raise Broken(
+                "a pooler stands at this address; set MOORINGS_DATABASE_POOLER=transaction if it is in that mode"
+            ) from error
         raise sorted_error(error) from error
 
 
@@ -97,7 +111,8 @@ def sorted_error(error: BaseException) -> DurableError:
 def is_lost(error: BaseException) -> bool:
     """Tell whether it was the connection that failed, so that what it was doing may have happened."""
     state = getattr(error, "sqlstate", None)
-    return isinstance(error, OSError) or _is_closed(error) or (isinstance(state, str) and state[:2] in _LOST_CLASSES)
+    told = isinstance(state, str) and (state in _LOST or (state[:2] in _LOST_CLASSES and state not in _KEPT))
+    return told or isinstance(error, OSError) or _is_closed(error)
 
 
 def collides(error: BaseException) -> bool:
@@ -106,7 +121,9 @@ def collides(error: BaseException) -> bool:
 
 
 def _is_closed(error: BaseException) -> bool:
-    return isinstance(error, asyncpg.InterfaceError) and not isinstance(error, asyncpg.DataError)
+    if isinstance(error, asyncpg.DataError | asyncpg.ClientConfigurationError):
+        return False
+    return isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError)
 
 
 class Pool:
@@ -117,6 +134,7 @@ class Pool:
         self._idle: list[asyncpg.Connection] = []
         self._waiting: deque[asyncio.Future[asyncpg.Connection | None]] = deque()
         self._count = 0
+        self._lent = 0
         self._closed = False
 
     async def acquire(self) -> asyncpg.Connection:
@@ -125,16 +143,22 @@ class Pool:
         Raises:
             Unavailable, Broken: none can be had.
         """
+        connection = await self._borrow()
+        self._lent += 1
+        return connection
+
+    async def _borrow(self) -> asyncpg.Connection:
         while True:
             if self._closed:
                 raise Unavailable("the store is closed")
-            while self._idle:
-                connection = self._idle.pop()
-                if not connection.is_closed():
-                    return connection
-                self._count -= 1
+            if (connection := self._free()) is not None:
+                return connection
             if self._count < self._settings.pool:
-                return await self._connect()
+                opened = await self._connect()
+                if opened is not None:
+                    return opened
+                if self._idle:
+                    continue
             waiter: asyncio.Future[asyncpg.Connection | None] = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
             try:
@@ -146,8 +170,17 @@ class Pool:
             if lent is not None:
                 return lent
 
+    def _free(self) -> asyncpg.Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+            self._count -= 1
+        return None
+
     def give_back(self, connection: asyncpg.Connection, *, usable: bool = True) -> None:
         """Return a connection; one that isn't usable any more is dropped."""
+        self._lent -= 1
         if usable and not connection.is_closed() and not connection.is_in_transaction():
             self._pass_on(connection)
             return
@@ -162,15 +195,18 @@ class Pool:
             self._pass_on(None)
         idle, self._idle = self._idle, []
         for connection in idle:
-            with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            with suppress(*FAULTS):
                 await connection.close(timeout=1)
 
-    async def _connect(self) -> asyncpg.Connection:
+    async def _connect(self) -> asyncpg.Connection | None:
+        """Open another connection; None where the server has none left and one that is lent comes back."""
         self._count += 1
         try:
             return await connect(self._settings.url, pooler=self._settings.pooler)
-        except BaseException:
+        except BaseException as error:
             self._count -= 1
+            if self._lent and getattr(error.__cause__, "sqlstate", None) == _NONE_LEFT:
+                return None
             self._pass_on(None)
             raise
 

@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -19,7 +20,7 @@ import asyncpg
 from durable_core import failpoints
 from durable_core.clock import Clock
 from durable_core.errors import CommitUnknown, DurableError, Unavailable
-from durable_core.stores.postgres.connect import Pool, Settings, collides, is_lost, sorted_error
+from durable_core.stores.postgres.connect import FAULTS, Pool, Settings, collides, is_lost, sorted_error
 from durable_core.stores.postgres.sql import literal, qualified
 from durable_core.stores.postgres.tx import Again, Row, Tx
 from durable_core.stores.sealing import Sealing
@@ -49,8 +50,6 @@ _BEGIN: Final = "BEGIN"
 _BEGIN_SOFT: Final = "BEGIN; SET LOCAL synchronous_commit = off"
 _BEGIN_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
-_FAULTS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
-
 
 class Database:
     """Runs operations; once one is begun it goes on to its end, even if nobody waits for it any more (CORE 5)."""
@@ -79,10 +78,13 @@ class Database:
         if self._closed:
             operation.close()
             raise Unavailable("the store is closed")
-        task = asyncio.get_running_loop().create_task(operation)
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(operation)
         self._tasks.add(task)
-        task.add_done_callback(self._forget)
-        return await asyncio.shield(task)
+        # what asyncio.shield does with two futures and three callbacks more
+        answer: asyncio.Future[T] = loop.create_future()
+        task.add_done_callback(partial(self._done, answer))
+        return await answer
 
     async def statement(self, sql: str, *args: Any, label: str | None = None) -> list[Row]:
         """Execute one statement that commits by itself; call it within `shield`.
@@ -102,8 +104,8 @@ class Database:
             if pooler:
                 await connection.execute("COMMIT")
         except BaseException as error:
-            await self._drop_out(connection)
-            if isinstance(error, _FAULTS) and is_lost(error):
+            await self._drop_out(connection, error)
+            if isinstance(error, FAULTS) and is_lost(error):
                 raise CommitUnknown(str(error)) from error
             raise
         self._pool.give_back(connection)
@@ -116,15 +118,23 @@ class Database:
         Raises:
             Unavailable, Broken: for the database's own faults.
         """
+        rows = await self.rows_of(sql, *args, label=label)
+        return rows[0] if rows else None
+
+    async def rows_of(self, sql: str, *args: Any, label: str | None = None) -> list[Row] | None:
+        """Return the rows of a statement that did all; None as `attempt` does.
+
+        Raises:
+            Unavailable, Broken: for the database's own faults.
+        """
         try:
-            rows = await self.statement(sql, *args, label=label)
+            return await self.statement(sql, *args, label=label)
         except (asyncpg.DivisionByZeroError, asyncpg.UniqueViolationError):
             return None
-        except _FAULTS as error:
+        except FAULTS as error:
             if collides(error):
                 return None
             raise sorted_error(error) from error
-        return rows[0] if rows else None
 
     def tell(self, changed: frozenset[str]) -> None:
         """Tell of runs that a committed transaction changed."""
@@ -141,8 +151,8 @@ class Database:
         try:
             await connection.execute(f"{_BEGIN_SOFT}; SELECT pg_notify({literal(channel)}, {literal(text)}); COMMIT")
         except BaseException as error:
-            await self._drop_out(connection)
-            if isinstance(error, _FAULTS):
+            await self._drop_out(connection, error)
+            if isinstance(error, FAULTS):
                 raise sorted_error(error) from error
             raise
         self._pool.give_back(connection)
@@ -176,8 +186,8 @@ class Database:
                 await connection.execute(begin)
                 result = await work(tx)
                 _pass(_BEFORE, label)
-            except (Again, *_FAULTS) as error:
-                await self._drop_out(connection)
+            except (Again, *FAULTS) as error:
+                await self._drop_out(connection, error)
                 tries += 1
                 if not isinstance(error, Again) and not collides(error):
                     raise sorted_error(error) from error
@@ -185,8 +195,8 @@ class Database:
                     raise Unavailable(f"other transactions were in the way {tries} times") from error
                 await asyncio.sleep(_PAUSE * random.random() * 2 ** min(tries, 6))  # noqa: S311 - a pause, not a secret
                 continue
-            except BaseException:
-                await self._drop_out(connection)
+            except BaseException as error:
+                await self._drop_out(connection, error)
                 raise
             await self._commit(connection)
             self._sealing.keep({run_id: key for run_id, key in tx.fresh.items() if run_id not in tx.forgotten})
@@ -199,8 +209,8 @@ class Database:
         try:
             tag = await connection.execute("COMMIT")
         except BaseException as error:
-            await self._drop_out(connection)
-            if isinstance(error, _FAULTS):
+            await self._drop_out(connection, error)
+            if isinstance(error, FAULTS):
                 raise (CommitUnknown(str(error)) if is_lost(error) else sorted_error(error)) from error
             raise
         self._pool.give_back(connection)
@@ -223,28 +233,38 @@ class Database:
             if whole:
                 await connection.execute("COMMIT")
         except BaseException as error:
-            await self._drop_out(connection)
+            await self._drop_out(connection, error)
             self._sealing.drop(tx.forgotten)
-            if isinstance(error, _FAULTS):
+            if isinstance(error, FAULTS):
                 raise sorted_error(error) from error
             raise
         self._pool.give_back(connection)
         return result
 
-    async def _drop_out(self, connection: asyncpg.Connection) -> None:
-        """Undo what a connection was doing and give it back."""
-        usable = not connection.is_closed()
+    async def _drop_out(self, connection: asyncpg.Connection, error: BaseException) -> None:
+        """Undo what a connection was doing and give it back; one that failed itself is dropped, closed already or not."""
+        usable = not connection.is_closed() and not is_lost(error)
         if usable and connection.is_in_transaction():
             usable = False
-            with suppress(*_FAULTS):
+            with suppress(*FAULTS):
                 await connection.execute("ROLLBACK")
                 usable = True
         self._pool.give_back(connection, usable=usable)
 
-    def _forget(self, task: asyncio.Task[Any]) -> None:
+    def _done(self, answer: asyncio.Future[Any], task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, DurableError):
+        if task.cancelled():
+            answer.cancel()
+            return
+        error = task.exception()
+        if error is not None and not isinstance(error, DurableError):
             log.debug("an operation failed", exc_info=error)
+        if answer.done():
+            return
+        if error is None:
+            answer.set_result(task.result())
+        else:
+            answer.set_exception(error)
 
 
 def _pass(points: MappingProxyType[str, str], label: str | None) -> None:

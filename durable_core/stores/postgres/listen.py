@@ -19,7 +19,7 @@ from typing import Any, Final
 import asyncpg
 
 from durable_core.errors import DurableError
-from durable_core.stores.postgres.connect import Settings, connect
+from durable_core.stores.postgres.connect import FAULTS, Settings, connect, sorted_error
 
 Tell = Callable[[Sequence[str] | None], None]
 
@@ -29,6 +29,8 @@ GATHER_SECONDS: Final = 0.005
 MOST_BYTES: Final = 7_900
 """A payload is less than 8,000 bytes."""
 ANYTHING: Final = "*"
+_NAME_BYTES: Final = 63
+"""A channel's name may have as many; PostgreSQL refuses to notify one that is longer."""
 _LOOK_SECONDS: Final = 5.0
 """How often the connection is asked whether it still is one."""
 _RETRY_SECONDS: Final = 0.25
@@ -36,8 +38,9 @@ _LONGEST_PAUSE: Final = 5.0
 
 
 def channel_of(namespace: str | None) -> str:
-    """Return the channel on which stores of one namespace tell each other."""
-    return "moor" if namespace is None else f"moor_{namespace}"
+    """Return the channel on which stores of one namespace tell each other; a name too long for one is told by its hash."""
+    name = "moor" if namespace is None else f"moor_{namespace}"
+    return name if len(name.encode()) <= _NAME_BYTES else f"moor#{hashlib.sha256(name.encode()).hexdigest()[:48]}"
 
 
 def lock_of(incarnation: str) -> int:
@@ -100,7 +103,10 @@ class Ear:
         Raises:
             Unavailable, Broken: there is no connection to be had.
         """
-        await self._connect()
+        try:
+            await self._connect()
+        except FAULTS as error:
+            raise sorted_error(error) from error
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
     async def close(self) -> None:
@@ -113,7 +119,7 @@ class Ear:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.remove_termination_listener(self._on_lost)
-            with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            with suppress(*FAULTS):
                 await connection.close(timeout=1)
 
     async def _connect(self) -> None:
@@ -147,7 +153,7 @@ class Ear:
             if self._connection is None:
                 try:
                     await self._connect()
-                except (DurableError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+                except (DurableError, *FAULTS) as error:
                     log.warning("can't listen, trying again: %s", error)
                     await asyncio.sleep(pause)
                     pause = min(pause * 2, _LONGEST_PAUSE)
@@ -167,7 +173,7 @@ class Ear:
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
                 await self._look()
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        except FAULTS:
             return False
         return True
 

@@ -5,19 +5,17 @@ What lives here: everything that touches a run's key after its making. What does
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from durable_core.crypto import wrapped_by
-from durable_core.errors import Broken, ContentGone, NotFound
+from durable_core.errors import Broken, ContentGone, DurableError, NotFound
 from durable_core.model import EventDraft, RunStatus
 from durable_core.stores import cells
 from durable_core.stores.cells import Cell
 from durable_core.stores.postgres import events
 from durable_core.stores.postgres.tx import UNOPENABLE, Tx
-
-log = logging.getLogger("moorings.store")
+from durable_core.stores.sealing import tell_closed
 
 GRACE_MS: Final = 60_000
 """How long after its end a run's content stays whatever its retention says: open readers get to the end (CORE 19)."""
@@ -73,15 +71,17 @@ async def rewrap(tx: Tx, *, after: str, limit: int) -> tuple[str | None, int]:
     A key that the ring can't open stays as it is: the others must not wait for it.
     """
     changed = 0
+    closed: dict[str, DurableError] = {}
     found = await tx.all(_WRAPPED, after, limit)
     for run_id, wrapped in found:
         if wrapped_by(wrapped) != tx.current_key_id:
             try:
                 anew = tx.rewrapped(run_id, wrapped)
             except UNOPENABLE as error:
-                log.error("the key of %s can't be wrapped anew: %s", run_id, error)  # noqa: TRY400 - the reason says it all
+                closed[run_id] = error
             else:
                 changed += await tx.run(_REWRAP, anew, run_id, wrapped)
+    tell_closed(closed)
     return (found[-1][0] if len(found) == limit else None), changed
 
 

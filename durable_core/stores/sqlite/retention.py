@@ -5,7 +5,6 @@ What lives here: everything that touches a run's key after its making. What does
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -15,10 +14,9 @@ from durable_core.errors import Broken, ContentGone, DurableError, NotFound
 from durable_core.model import EventDraft, RunStatus
 from durable_core.stores import cells
 from durable_core.stores.cells import Cell
+from durable_core.stores.sealing import tell_closed
 from durable_core.stores.sqlite import events
 from durable_core.stores.sqlite.tx import Tx
-
-log = logging.getLogger("moorings.store")
 
 GRACE_MS: Final = 60_000
 """How long after its end a run's content stays whatever its retention says: open readers get to the end (CORE 19)."""
@@ -78,14 +76,16 @@ def rewrap(tx: Tx, *, after: str, limit: int) -> tuple[str | None, int]:
     A key that the ring can't open stays as it is: the others must not wait for it.
     """
     changed = 0
+    closed: dict[str, DurableError] = {}
     found = tx.all(_WRAPPED, (after, limit))
     for run_id, wrapped in found:
         if wrapped_by(wrapped) != tx.current_key_id:
             anew = tx.apart(lambda at=(run_id, wrapped): tx.rewrapped(*at))  # type: ignore[misc]
             if isinstance(anew, DurableError):
-                log.error("the key of %s can't be wrapped anew: %s", run_id, anew)
+                closed[run_id] = anew
             else:
                 changed += tx.run(_REWRAP, (anew, run_id, wrapped))
+    tell_closed(closed)
     return (found[-1][0] if len(found) == limit else None), changed
 
 

@@ -218,7 +218,7 @@ class FakeApp:
     taking: bool = True
     requests: list[WebhookRequest] = field(default_factory=list)
 
-    def ready(self) -> bool:
+    async def ready(self) -> bool:
         return self.taking
 
     async def ingress(self, channel: str, request: WebhookRequest) -> WebhookResponse:

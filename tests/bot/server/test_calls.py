@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from bot.turn.state import TurnPolicy
-from durable_core.errors import Broken, Stranded, TooLarge, Unavailable
+from durable_core.errors import Broken, KeyMissing, KeyWrong, Stranded, TooLarge, Unavailable
 from tests.bot.server.conftest import Serve, Served
 
 LOCAL = "api:local"
@@ -158,6 +158,8 @@ async def test_a_parameter_that_is_not_known_is_refused_by_name(served: Served) 
         (Unavailable("postgresql://user:hunter2@db"), 503, "unavailable", True),
         (Stranded("ses_x", 9), 409, "session_stranded", False),
         (TooLarge(20, 10), 413, "too_large", False),
+        (KeyMissing("k-hunter2"), 503, "unavailable", True),
+        (KeyWrong("k-hunter2", "moor_run/ses_x"), 503, "unavailable", True),
         (Broken("table moor_run, hunter2"), 500, "internal", False),
         (ZeroDivisionError("hunter2"), 500, "internal", False),
     ],

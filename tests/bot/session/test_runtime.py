@@ -6,6 +6,7 @@ What lives here: `open_runtime` with a channel of the tests. What does not: the 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ from durable_core.crypto import new_key_entry
 from durable_core.errors import NotFound
 from durable_core.model import Outcome, Receipt
 from durable_core.schema import upgrade
+from durable_core.stranding import QUIET_MS
 from tests.bot.session.actors import TOOLS, FakeChannel, Log, ToldModel, calls
 from tests.bot.session.kit import START
 
@@ -167,3 +169,26 @@ async def test_without_keys_nothing_starts(tmp_path: Path) -> None:
     app = App(tmp_path, "sqlite:///:memory:")
     with pytest.raises(NotReady):
         await open_runtime(app.bot, Settings(tmp_path, "sqlite:///:memory:"))
+
+
+async def test_a_process_that_works_ends_what_nobody_can_read_when_its_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'moorings.db'}"
+    upgrade(url)
+    app = App(tmp_path, url)
+    runtime = await app.open()
+    taken = await runtime.take("fake", request(who="alice", text="hello", key="1"))
+    (receipt,) = taken.receipts
+    assert await outcome(runtime, receipt) is Outcome.COMPLETED
+    await runtime.close()
+    with sqlite3.connect(tmp_path / "moorings.db") as written_by_newer:
+        written_by_newer.execute("UPDATE moor_run SET spec_version = 99, deadline_at = 1, wake_at = 1")
+    monkeypatch.setattr("bot.leftovers.SWEEP_SECONDS", 0)
+    runtime = await app.open()
+    app.clock._now_ms += QUIET_MS
+    async with asyncio.timeout(30):
+        while (run := await runtime.store.run(receipt.run_id)).end_reason is None:
+            await asyncio.sleep(0)
+    assert run.end_reason == "expired"
+    await runtime.close()

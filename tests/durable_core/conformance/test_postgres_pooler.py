@@ -8,6 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from durable_core.clock import DatabaseClock
+from durable_core.errors import Broken
 from durable_core.store import Store
 from durable_core.stores.postgres.sql import quoted
 from durable_core.testing.admission import Admissions
@@ -37,19 +39,26 @@ class TestBehindPgbouncer(Admissions, Commits):
         return postgres_store(self.url, clock, pooler=True, listen_url=self.direct)
 
 
+async def test_a_pooler_that_nobody_was_told_of_is_named(migrated_url: str, pgbouncer: Pooler) -> None:
+    url = pgbouncer.url(migrated_url.partition("?")[0].rpartition("/")[2])
+    with pytest.raises(Broken, match="MOORINGS_DATABASE_POOLER=transaction"):
+        await postgres_store(url, DatabaseClock()).open()
+
+
+@pytest.fixture(scope="session")
+def odd(postgres: PrivatePostgres, migrated: str) -> str:
+    """Make a database whose tables are in a schema with an odd name."""
+    name = postgres.create(migrated)
+    with psycopg.connect(host=str(postgres.folder), user="postgres", dbname=name, autocommit=True) as connection:
+        connection.execute(f"ALTER SCHEMA public RENAME TO {quoted(ODD)}; CREATE SCHEMA public".encode())
+    return name
+
+
 class TestInANamespace(Prompts):
     """What has the most tables in its statements."""
 
     shared = True
     url: str
-
-    @pytest.fixture(scope="class")
-    def odd(self, postgres: PrivatePostgres, migrated: str) -> Iterator[str]:
-        name = postgres.create(migrated)
-        with psycopg.connect(host=str(postgres.folder), user="postgres", dbname=name, autocommit=True) as connection:
-            connection.execute(f"ALTER SCHEMA public RENAME TO {quoted(ODD)}; CREATE SCHEMA public".encode())
-        yield name
-        postgres.drop(name)
 
     @pytest.fixture(autouse=True)
     def database(self, postgres: PrivatePostgres, odd: str) -> Iterator[None]:

@@ -61,6 +61,37 @@ async def test_a_child_that_fails_is_told_to_its_parent(world: World) -> None:
             await result(await engine.start(careless))
 
 
+async def test_a_child_that_goes_on_by_itself_begins_with_the_end_of_its_parent(world: World) -> None:
+    @workflow
+    async def at_once(ctx: WorkflowContext) -> str:
+        return ctx.start(leaf, 1).run_id
+
+    @workflow
+    async def late(ctx: WorkflowContext) -> None:
+        ctx.start(leaf, 2)
+        await ctx.sleep(1)
+        ctx.start(leaf, 3)
+        raise ValueError("this doesn't stop them")
+
+    @workflow
+    async def unstorable(ctx: WorkflowContext) -> None:
+        ctx.start(leaf, object())
+
+    async with world.engine(at_once, late, unstorable, leaf) as engine:
+        child = engine.run(await result(await engine.start(at_once)))
+        assert await result(child) == 10
+        failing = await engine.start(late)
+        await parked(failing)
+        world.advance(seconds=1)
+        with pytest.raises(RunFailed, match="doesn't stop them"):
+            await result(failing)
+        started = [event.data["run_id"] for event in await events_of(failing, "child.started")]
+        assert [await result(engine.run(run_id)) for run_id in started] == [20, 30]
+        with pytest.raises(RunFailed) as failed:
+            await result(await engine.start(unstorable))
+        assert failed.value.code == "unstorable"
+
+
 async def test_one_key_is_one_child_however_often_and_whenever_it_is_asked_for(world: World) -> None:
     @workflow
     async def parent(ctx: WorkflowContext) -> list[int]:

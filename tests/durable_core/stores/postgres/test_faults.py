@@ -14,21 +14,24 @@ from durable_core.crypto import KeyRing, new_key_entry
 from durable_core.errors import Broken, CommitUnknown, KeyMissing, KeyWrong, SchemaOutdated, Unavailable
 from durable_core.model import Claim, ClaimRequest, Extra, StepCommit, StepDraft, ToNew
 from durable_core.stores.open import StoreOptions, open_store
-from durable_core.stores.postgres.connect import dsn
+from durable_core.stores.postgres.connect import Settings, dsn, is_lost, sorted_error
+from durable_core.stores.postgres.listen import Ear
 from durable_core.stores.postgres.store import PostgresStore
 from durable_core.testing.builders import body, message, new_run, to_address
 from tests.durable_core.conformance.postgres import KEYS, postgres_store
 from tests.durable_core.stores.postgres.conftest import Open
+from tests.durable_core.stores.postgres.relay import Relay
 from tests.postgres import PrivatePostgres, find_binaries
 
 PATIENCE_SECONDS = 60
 
 
 async def cut(url: str) -> None:
-    """Cut all other connections to a database."""
+    """Cut all other connections to a database, and wait until they are."""
     connection = await asyncpg.connect(dsn(url))
     await connection.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
     await connection.close()
 
@@ -174,6 +177,109 @@ async def test_an_address_without_a_server_is_unavailable_and_one_without_the_da
         store = open_store(url, keys=KeyRing.parse(KEYS), clock=DatabaseClock(), options=StoreOptions(pool=1))
         with pytest.raises(error):
             await store.open()
+
+
+async def test_a_server_that_says_it_stops_and_is_not_gone_yet_is_unavailable_and_no_connection_is_kept(
+    migrated_url: str,
+) -> None:
+    async with Relay.before(migrated_url) as (relay, url):
+        store = postgres_store(url, DatabaseClock(), pool=2)
+        await store.open()
+        claim = await held(store)
+        relay.stop()
+        await asyncio.sleep(0)
+        errors = []
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                try:
+                    done = await store.commit(step(claim))
+                except Unavailable as error:
+                    errors.append(error)
+                    await asyncio.sleep(0)
+                else:
+                    assert done.step_no == 1
+                    break
+        assert len(errors) <= 2, "a connection that failed was lent again"
+        admitted = await asyncio.gather(*(store.admit(message(ToNew(new=new_run()))) for _ in range(8)))
+        assert len({receipt.run_id for receipt in admitted}) == 8
+        await store.close()
+
+
+async def test_where_the_server_has_no_connection_left_those_that_there_are_serve_all(
+    open_one: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_one()
+    assert len(store._database._pool._idle) == 1
+    tried = asyncio.Event()
+
+    async def refused(_url: str, *, pooler: bool) -> asyncpg.Connection:
+        tried.set()
+        await asyncio.sleep(0)
+        assert not pooler
+        raise sorted_error(error) from error
+
+    error = asyncpg.TooManyConnectionsError("sorry, too many clients already")
+    monkeypatch.setattr("durable_core.stores.postgres.connect.connect", refused)
+    receipts = await asyncio.gather(*(store.admit(message(ToNew(new=new_run()))) for _ in range(20)))
+    assert len({receipt.run_id for receipt in receipts}) == 20
+    assert tried.is_set()
+
+
+async def test_where_there_is_no_connection_at_all_nobody_waits_for_one(
+    open_one: Open, migrated_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_one()
+
+    async def refused(_url: str, *, pooler: bool) -> asyncpg.Connection:
+        await asyncio.sleep(0)
+        assert not pooler
+        raise sorted_error(error) from error
+
+    error = asyncpg.TooManyConnectionsError("sorry, too many clients already")
+    monkeypatch.setattr("durable_core.stores.postgres.connect.connect", refused)
+    await cut(migrated_url)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        tries = (store.admit(message(ToNew(new=new_run()))) for _ in range(20))
+        errors = await asyncio.gather(*tries, return_exceptions=True)
+    assert {type(error) for error in errors} <= {Unavailable, CommitUnknown}
+
+
+async def test_a_listener_that_the_database_cuts_short_says_so_in_a_sentence(postgres_url: str) -> None:
+    class Impatient:
+        def terminate(self) -> None: ...
+        def remove_termination_listener(self, _listener: object) -> None: ...
+        async def add_listener(self, *_: object) -> None:
+            raise asyncpg.QueryCanceledError("canceling statement due to statement timeout")
+
+    async def connect(_url: str) -> Impatient:
+        return Impatient()
+
+    ear = Ear(Settings(url=postgres_url), "inc_1", lambda _: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("durable_core.stores.postgres.listen.connect", connect)
+        with pytest.raises(Unavailable):
+            await ear.open()
+
+
+@pytest.mark.parametrize(
+    ("error", "lost"),
+    [
+        (asyncpg.IdleInTransactionSessionTimeoutError("it took too long"), True),
+        (asyncpg.QueryCanceledError("statement timeout"), False),
+        (asyncpg.TooManyConnectionsError("sorry, too many clients already"), False),
+        (asyncpg.DiskFullError("no space left on device"), False),
+        (asyncpg.AdminShutdownError("terminating connection"), True),
+        (asyncpg.InternalClientError("another operation is in progress"), True),
+        (TimeoutError(), True),
+    ],
+)
+def test_what_passes_may_be_tried_again(error: Exception, *, lost: bool) -> None:
+    assert isinstance(sorted_error(error), Unavailable)
+    assert is_lost(error) is lost
+
+
+def test_a_url_that_says_nonsense_is_not_tried_again() -> None:
+    assert isinstance(sorted_error(asyncpg.ClientConfigurationError("`sslmode` must be one of")), Broken)
 
 
 class TestRestart:

@@ -17,6 +17,7 @@ from durable_core.stores.postgres.store import PostgresStore
 from durable_core.testing.builders import START_MS, message, new_run
 from tests.durable_core.conformance.postgres import KEYS, postgres_store
 from tests.durable_core.stores.postgres.conftest import Open
+from tests.durable_core.stores.postgres.relay import Relay
 
 PATIENCE_SECONDS = 30
 
@@ -105,6 +106,35 @@ async def test_a_listener_that_was_cut_off_comes_back_and_tells_that_anything_ma
     await there.until(None)
     run_id = await a_run(one)
     await there.until(run_id)
+
+
+async def test_a_listener_whose_server_says_it_stops_and_is_not_gone_yet_comes_back(
+    open_one: Open, migrated_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("durable_core.stores.postgres.listen._LOOK_SECONDS", 0.05)
+    one = await open_one()
+    async with Relay.before(migrated_url) as (relay, url):
+        store = await open_one(url)
+        there = Heard(store)
+        relay.stop()
+        await there.until(None)
+        run_id = await a_run(one)
+        await there.until(run_id)
+        await store.close()
+
+
+async def test_processes_of_a_namespace_with_a_long_name_hear_of_each_other(postgres_url: str) -> None:
+    from durable_core import schema
+
+    name = "n" * 63
+    await asyncio.to_thread(schema.upgrade, postgres_url, namespace=name)
+    one, other = (postgres_store(postgres_url, ManualClock(START_MS), namespace=name) for _ in range(2))
+    await one.open()
+    await other.open()
+    there = Heard(other)
+    await there.until(await a_run(one))
+    await one.close()
+    await other.close()
 
 
 async def test_who_died_is_known_at_once_and_who_lives_is_left_alone(open_one: Open) -> None:
