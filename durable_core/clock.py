@@ -63,4 +63,5 @@ class ManualClock:
 
 def milliseconds(duration: timedelta) -> int:
     """Return a duration in whole milliseconds, rounded up so that nothing is due early."""
-    return -(-duration // _MILLISECOND)
+    whole, rest = divmod(duration, _MILLISECOND)  # not -(-x // y): the longest one has no negative
+    return whole + bool(rest)

@@ -369,3 +369,18 @@ async def test_progress_is_shown_once(world: World) -> None:
         await result(engine.run(run.run_id))
         shown = [event.data["value"]["at"] for event in await events_of(engine.run(run.run_id), "progress")]
         assert shown == [1, 2, 3]
+
+
+async def test_the_longest_times_there_are_can_be_waited_for(world: World) -> None:
+    @workflow
+    async def patient(ctx: WorkflowContext) -> list[Any]:
+        slept = asyncio.ensure_future(ctx.sleep(timedelta.max))
+        answer = await ctx.ask("Ever?", GO, expires=timedelta.max)
+        return [answer.option_id, slept.done()]
+
+    async with world.engine(patient) as engine:
+        run = await engine.start(patient)
+        await parked(run)
+        (asked,) = await run.prompts()
+        await engine.answer(asked.prompt_id, option_id="go")
+        assert await result(run) == ["go", False]
