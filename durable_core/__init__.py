@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from durable_core.engine.engine import Engine
     from durable_core.engine.handles import PromptView, RunHandle, RunView
     from durable_core.errors import Conflict, DurableError, NotFound, RunCancelled, RunFailed
-    from durable_core.failures import ChildFailed, Fatal, StepFailed
+    from durable_core.failures import ChildFailed, Fatal, HookTaken, StepFailed
     from durable_core.keys import KeyProvider
     from durable_core.operations import Answer, Hook, Option, Webhook
     from durable_core.registry import Workflow, step, workflow
@@ -38,6 +38,7 @@ __all__ = [
     "Fatal",
     "Held",
     "Hook",
+    "HookTaken",
     "KeyProvider",
     "KeyRing",
     "ManualClock",
@@ -72,7 +73,7 @@ _HOMES = {
     "engine.engine": ("Engine",),
     "engine.handles": ("PromptView", "RunHandle", "RunView"),
     "errors": ("Conflict", "DurableError", "NotFound", "RunCancelled", "RunFailed"),
-    "failures": ("ChildFailed", "Fatal", "StepFailed"),
+    "failures": ("ChildFailed", "Fatal", "HookTaken", "StepFailed"),
     "keys": ("KeyProvider",),
     "operations": ("Answer", "Hook", "Option", "Webhook"),
     "registry": ("Workflow", "step", "workflow"),

@@ -327,6 +327,24 @@ class TestSignals:
         assert play.signal("h", "second").again().result == ["first", "second"]
         assert play.wanted == []
 
+    def test_a_hook_of_another_run_is_an_error_in_all_who_wait_and_may_be_asked_for_again(self) -> None:
+        @workflow
+        async def body(ctx: WorkflowContext) -> list[Any]:
+            both = await asyncio.gather(ctx.wait_for("h"), ctx.wait_for("h"), return_exceptions=True)
+            return [*(type(one).__name__ for one in both), await ctx.wait_for("h")]
+
+        play = Play(body).fails("signal:h", "HookTaken").again()
+        assert play.wanted == ["signal:h"]
+        assert play.signal("h", 1).again().result == ["HookTaken", "HookTaken", 1]
+
+    def test_a_hook_that_nobody_waits_for_can_not_have_been_refused(self) -> None:
+        @workflow
+        async def body(ctx: WorkflowContext) -> None:
+            await ctx.sleep(1)
+
+        with pytest.raises(NonDeterminism, match="signal:h"):
+            Play(body).fails("signal:h", "HookTaken")
+
     def test_a_waiter_that_gave_up_takes_nothing(self) -> None:
         @workflow
         async def body(ctx: WorkflowContext) -> list[Any]:
