@@ -70,14 +70,13 @@ def encode(value: Storable, *, limit: int = LIMIT, written: int | None = None) -
             nesting beyond `MAX_DEPTH` (a cycle is that); the path says where.
         TooLarge: more than `limit` bytes of JSON.
     """
+    return _squeezed(_written(value), limit, written)
+
+
+def encode_own(value: Storable, *, limit: int = LIMIT) -> tuple[bytes, JsonValue]:
+    """Return what `encode` does, and what `decode` makes of that: the bytes needn't be expanded for it."""
     text = _written(value)
-    if len(text) > limit:
-        raise TooLarge(len(text), limit)
-    if len(text) > _COMPRESS_ABOVE:
-        squeezed = _ZSTD_OF_THREAD.compressor.compress(text)
-        if len(squeezed) < len(text):
-            return _stamp(written) + b"\x02" + squeezed
-    return _stamp(written) + b"\x01" + text
+    return _squeezed(text, limit, None), _read(text)
 
 
 def written_by(data: bytes) -> int:
@@ -113,6 +112,10 @@ def decode(data: bytes, *, limit: int = MOST) -> JsonValue:
         text = _expand(data[1:], limit)
     else:
         raise Broken(f"stored value has the unknown format {data[0]:#04x}")
+    return _read(text)
+
+
+def _read(text: bytes) -> JsonValue:
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -123,6 +126,16 @@ def decode(data: bytes, *, limit: int = MOST) -> JsonValue:
         return _unpack(value, 0)
     except (ValueError, InvalidOperation):
         raise Broken("stored value has a tag whose content can't be read") from None
+
+
+def _squeezed(text: bytes, limit: int, written: int | None) -> bytes:
+    if len(text) > limit:
+        raise TooLarge(len(text), limit)
+    if len(text) > _COMPRESS_ABOVE:
+        squeezed = _ZSTD_OF_THREAD.compressor.compress(text)
+        if len(squeezed) < len(text):
+            return _stamp(written) + b"\x02" + squeezed
+    return _stamp(written) + b"\x01" + text
 
 
 def _stamp(written: int | None) -> bytes:

@@ -6,7 +6,8 @@ Exception
 ├── Fatal                  raised by a step's author: don't try again
 └── DurableError
     ├── StepFailed         raised in the body: a step failed for good
-    └── ChildFailed        raised in the body: a child workflow failed
+    ├── ChildFailed        raised in the body: a child workflow failed
+    └── HookTaken          raised in the body: another open run owns the hook
 BaseException
 └── Poison                 the body can't go on; no handler of the author's can swallow it
     ├── NonDeterminism     the code asks something else than what is recorded
@@ -81,6 +82,16 @@ class ChildFailed(DurableError):
             message=str(error.get("message", "")),
             code=error.get("code"),
         )
+
+
+class HookTaken(DurableError):
+    """Another open run waits by the same hook; a later `ctx.wait_for` tries anew."""
+
+    code = "hook_taken"
+
+    def __init__(self, hook: str) -> None:
+        super().__init__(f"the hook {hook!r} belongs to another open run")
+        self.hook = hook
 
 
 class Poison(BaseException):

@@ -27,12 +27,14 @@ class State(Enum):
 class Ledger:
     """The operations of one body."""
 
-    __slots__ = ("_occurrences", "_signals", "_targets", "_waiters", "open", "states")
+    __slots__ = ("_occurrences", "_signals", "_targets", "_waiters", "open", "states", "touched")
 
     def __init__(self) -> None:
         self.open: dict[str, Operation] = {}
         """In the order they were asked for."""
         self.states: dict[str, State] = {}
+        self.touched: dict[str, None] = {}
+        """What was opened or closed since somebody last looked, in that order; thousands may be open and one of them change."""
         self._targets: dict[str, OpFuture | DetTimer] = {}
         self._occurrences: dict[str, int] = {}
         self._signals: dict[str, deque[Any]] = {}
@@ -50,17 +52,20 @@ class Ledger:
         target.op = operation.id
         self.open[operation.id] = operation
         self.states[operation.id] = State.OPEN
+        self.touched[operation.id] = None
         self._targets[operation.id] = target
 
     def complete(self, op: str) -> tuple[Operation, OpFuture | DetTimer]:
         """Close an open operation as done."""
         self.states[op] = State.DONE
+        self.touched[op] = None
         return self.open.pop(op), self._targets.pop(op)
 
     def drop(self, op: str) -> None:
         """Close an operation that the body cancelled, if it is open."""
         if self.open.pop(op, None) is not None:
             self.states[op] = State.DROPPED
+            self.touched[op] = None
             del self._targets[op]
 
     def wait(self, hook: Hook, future: OpFuture) -> bool:
@@ -73,6 +78,7 @@ class Ledger:
         self._waiters.setdefault(hook.name, deque()).append(future)
         if op not in self.open:
             self.open[op] = Operation(id=op, kind=OpKind.SIGNAL, name=hook.name, hook=hook)
+            self.touched[op] = None
         return False
 
     def signal(self, name: str, payload: Any) -> None:
@@ -86,6 +92,13 @@ class Ledger:
                 return
         self._signals.setdefault(name, deque()).append(payload)
 
+    def refuse(self, name: str, error: Exception) -> None:
+        """Raise an error in all who wait for a hook."""
+        for future in list(self._waiters.get(name, ())):
+            self.leave(future)
+            if not future.done():
+                future.set_exception(error)
+
     def leave(self, future: OpFuture) -> None:
         """Take a cancelled waiter out of its hook's queue."""
         name = future.op.partition(":")[2]
@@ -98,4 +111,6 @@ class Ledger:
         """Close the operation that stands for all waiters of a hook, with the last of them."""
         if not self._waiters[name]:
             del self._waiters[name]
-            del self.open[f"{OpKind.SIGNAL.value}:{name}"]
+            op = f"{OpKind.SIGNAL.value}:{name}"
+            del self.open[op]
+            self.touched[op] = None

@@ -21,6 +21,7 @@ import re
 import socket
 import stat
 import tempfile
+import time
 import weakref
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -45,6 +46,8 @@ _MAX_DRAINED: Final = 1000
 _FILE: Final = re.compile(r"(inc_[0-9a-z]{26})\.(lock|sock|new)")
 _INCARNATION: Final = re.compile(r"inc_[0-9a-z]{26}")
 _TRIES: Final = 10
+_TICK_NS: Final = 3_000_000_000
+"""More than any file system's clock takes from one time to the next."""
 
 
 class Lifeline(ABC):
@@ -125,6 +128,7 @@ class _OnDisk(Lifeline):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._callback: OnRing | None = None
         self._closed = False
+        self._heard: tuple[int, list[Path]] = (0, [])
         for _ in range(_TRIES):
             # a sweep that looks between the making of the file and its lock takes it for a dead one's: take another
             with contextlib.suppress(FileNotFoundError, BlockingIOError):
@@ -158,12 +162,26 @@ class _OnDisk(Lifeline):
     def ring(self, run_ids: Collection[str]) -> None:
         if self._closed or not run_ids:
             return
-        datagram = _datagram(run_ids)
-        for incarnation, bell in _files(self._bells, "sock"):
-            if incarnation != self.incarnation:
+        others = self._others()
+        if others:
+            datagram = _datagram(run_ids)
+            for bell in others:
                 # full (its owner has enough to wake up for), dead or gone: all no matter
                 with contextlib.suppress(OSError):
                     self._socket.sendto(datagram, socket.MSG_DONTWAIT, os.fspath(bell))
+
+    def _others(self) -> list[Path]:
+        """Return the bells of all others; the folder is listed anew only when something in it has changed."""
+        try:
+            changed = os.stat(self._bells).st_mtime_ns  # noqa: PTH116 - on every commit
+        except OSError:
+            return []
+        known, others = self._heard
+        if changed != known:
+            others = [bell for incarnation, bell in _files(self._bells, "sock") if incarnation != self.incarnation]
+            # one that came within the same tick of the file system's clock would be missed
+            self._heard = (changed if time.time_ns() > changed + _TICK_NS else 0, others)
+        return others
 
     def on_ring(self, callback: OnRing) -> None:
         loop = asyncio.get_running_loop()

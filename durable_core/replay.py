@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 from durable_core.awaitables import DetTimer, OpFuture
 from durable_core.context import WorkflowContext
-from durable_core.failures import ChildFailed, Evicted, NonDeterminism, NotDurable, Poison, StepFailed
+from durable_core.failures import ChildFailed, Evicted, HookTaken, NonDeterminism, NotDurable, Poison, StepFailed
 from durable_core.ledger import State
 from durable_core.lines import home_of
 from durable_core.loop import DetLoop
@@ -87,6 +87,11 @@ class Replay:
     def wanted(self) -> tuple[Operation, ...]:
         """What is open, in the order it was asked for; what the body left open when it ended is still in it."""
         return tuple(self.loop.ledger.open.values())
+
+    def take_touched(self) -> list[tuple[str, Operation | None]]:
+        """Return what was opened or closed since the last call, by id: the operation where it is open now."""
+        touched, self.loop.ledger.touched = self.loop.ledger.touched, {}
+        return [(op, self.loop.ledger.open.get(op)) for op in touched]
 
     @property
     def now(self) -> int:
@@ -215,7 +220,11 @@ class Replay:
         if entry.kind is EntryKind.SIGNAL:
             self._move_clock(entry.at)
             name = entry.op.partition(":")[2]
-            return lambda: self.loop.ledger.signal(name, entry.value)
+            if entry.ok:
+                return lambda: self.loop.ledger.signal(name, entry.value)
+            if entry.op not in self.loop.ledger.open:
+                self._mismatch(entry, "which the code has not asked for")
+            return lambda: self.loop.ledger.refuse(name, HookTaken(name))
         state = self.loop.ledger.states.get(entry.op)
         if state is None:
             self._mismatch(entry, "which the code has not asked for")

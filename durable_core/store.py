@@ -58,13 +58,14 @@ Keeping
   S31  Redacting replaces single bodies where they stand. A commit that says how many redactions it has seen is refused whole with
        `Redacted` when there are more, so that nothing brings back what was taken out.
 Rebuilding
-  S32  Every transaction that changes what a run is appends a hidden event that says so, besides the events it was given: with the
-       key columns of what came in, status, steps, prompts, outcomes and child starts can be rebuilt from the list alone.
+  S32  Every transaction that changes what a run is appends a hidden event that says so, besides the events it was given; but for
+       a step that only leaves its run running, which its own row says. With the key columns of what came in and of steps, status,
+       prompts, outcomes and child starts can be rebuilt from the list alone.
 Deploys
-  S40  A commit with `move` makes the run that deployment's, and its lifetime begins anew; without, both stay as they are.
-  S41  A worker that has stopped or died is remembered for a quarter of an hour, with what it could read; it holds nothing.
-  S42  A dead letter that is replayed is owed again under its id, behind what its lane owes; it counts as tried.
-  S43  A run to which nothing has happened since `abilities.since` is not offered to that worker.
+  S33  A commit with `move` makes the run that deployment's, and its lifetime begins anew; without, both stay as they are.
+  S34  A worker that has stopped or died is remembered for a quarter of an hour, with what it could read; it holds nothing.
+  S35  A dead letter that is replayed is owed again under its id, behind what its lane owes; it counts as tried.
+  S36  A run to which nothing has happened since `abilities.since` is not offered to that worker.
 """
 
 from __future__ import annotations

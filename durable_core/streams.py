@@ -6,8 +6,9 @@ A run has one list, and every view of it can be made again from that list and th
 writes the visible events; the store adds a hidden one to each transaction that changes what the run is (`stores/history.py`).
 What is derived without loss from the key columns of another append-only list is not told twice: that a run was made and what
 came in, from admission rows (source, key, place, kind, `created`); that an answer waits for a worker, from interaction rows; what
-an unfinished step has, from records. Owners, leases, epochs, attempts, wake-up times and addresses say who may go on with a run,
-not what it is, and are in no list. Of a run whose content is gone (`Run.purged_at`) no list is left to be read.
+an unfinished step has, from records; that a step is finished and left its run running, from the step's row. Owners, leases,
+epochs, attempts, wake-up times and addresses say who may go on with a run, not what it is, and are in no list. Of a run whose
+content is gone (`Run.purged_at`) no list is left to be read.
 """
 
 from __future__ import annotations

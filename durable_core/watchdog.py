@@ -1,7 +1,7 @@
 """Watchdog: names the line on which a body holds its thread.
 
 What lives here: one thread that looks at running bodies. What does not: deciding what becomes of them (`replay`).
-It can't interrupt a body: leases are renewed on another thread, so that a blocked one doesn't lose its run (CORE, Replay 9).
+It can't interrupt a body. One that never yields holds up all that its process does, the renewing of leases too.
 """
 
 from __future__ import annotations

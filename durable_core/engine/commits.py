@@ -5,16 +5,19 @@ What lives here: building commits. What does not: deciding what happened (inbox.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from durable_core import codec, internal
 from durable_core.clock import milliseconds
 from durable_core.engine.handles import CANCELLED, COMPLETED
 from durable_core.engine.inbox import Completion, stale
-from durable_core.engine.live import WRITTEN, Asked, Live, is_start
+from durable_core.engine.live import Asked, Live, is_start
 from durable_core.engine.signals import HOOK
 from durable_core.engine.starts import Parent, Start, child_admission
+from durable_core.errors import TooLarge, Unstorable
 from durable_core.ids import request_id
 from durable_core.model import (
     Admission,
@@ -32,7 +35,7 @@ from durable_core.model import (
     StepDraft,
     SubmissionOutcome,
 )
-from durable_core.operations import AskOptions, EntryKind, Operation
+from durable_core.operations import AskOptions, EntryKind, Operation, OpKind
 
 ANYONE: Final = "*"
 """Whom a question is asked that anybody may answer; who did stands in the answer's name."""
@@ -76,7 +79,7 @@ def entry_commit(live: Live, completion: Completion, *, at: int, keep_ms: int | 
     notes: dict[str, Any] = {"at": at}
     if marks := live.replay.take_marks():
         notes["marks"] = list(marks)
-    if begun := _begun(live):
+    if begun := live.steps.take_notes():
         notes["open"] = begun
     n = live.step_no
     events = [_started(live)] if n == 0 else []
@@ -106,6 +109,25 @@ def entry_commit(live: Live, completion: Completion, *, at: int, keep_ms: int | 
     )
 
 
+def without_hook(live: Live, commit: StepCommit, name: str) -> StepCommit:
+    """Return a commit without a hook that turned out to be another run's; the log says so until the body is told."""
+    op = f"{OpKind.SIGNAL.value}:{name}"
+    live.taken.add(name)
+    live.wants.ask_again(op)
+    notes = internal.read(commit.step.input)
+    notes["taken"] = sorted({*notes.get("taken", ()), name})
+    awaited = _awaited(name)
+    return replace(
+        commit,
+        step=replace(commit.step, input=codec.encode(notes)),
+        addresses=tuple(one for one in commit.addresses if one != (HOOK, name)),
+        events=tuple(one for one in commit.events if one != awaited),
+        phase=Phase.RUNNING,
+        timer_at=None,
+        release=False,
+    )
+
+
 # ── the end ──
 
 
@@ -123,13 +145,24 @@ class End:
 
 
 def end_commit(
-    claim: Claim, start: Start, end: End, *, step_no: int, seen: int, at: int, children: tuple[str, ...]
+    claim: Claim,
+    start: Start,
+    end: End,
+    *,
+    step_no: int,
+    seen: int,
+    at: int,
+    children: tuple[str, ...] = (),
+    shown: Sequence[Any] = (),
 ) -> StepCommit:
-    """Return the commit that ends a run; its children that nobody waits for any more are cancelled."""
+    """Return the commit that ends a run; its children that nobody waits for any more are cancelled.
+
+    `shown` is what the body showed since its last entry.
+    """
     result = internal.read(end.output)
     outcome = {COMPLETED: Outcome.COMPLETED, CANCELLED: Outcome.ABORTED}.get(end.reason, Outcome.FAILED)
-    shown = "value" if result["ok"] else "error"
-    events = [_event_of(f"run.{end.reason}", {}, refs=((shown, f"step:{step_no}#/{shown}"),))]
+    part = "value" if result["ok"] else "error"
+    events = [*_last_shown(shown), _event_of(f"run.{end.reason}", {}, refs=((part, f"step:{step_no}#/{part}"),))]
     if step_no == 0:
         events.insert(0, _event_of("run.started", {"workflow": claim.name}))
     outbox = [internal.child_cancel(child) for child in children]
@@ -159,29 +192,37 @@ def end_commit(
 # ── parts ──
 
 
+def _last_shown(values: Sequence[Any]) -> list[EventDraft]:
+    """Tell what a body showed before it ended; what can't be kept must not hold the end up."""
+    told = []
+    for value in values:
+        with suppress(Unstorable, TooLarge):
+            told.append(_event_of("progress", {"value": value}))
+    return told
+
+
 def _asking(live: Live, keep_ms: int | None) -> _Asking:
     asking = _Asking()
-    for op in live.wanted_of(*WRITTEN):
-        if op.id not in live.known:
-            _ask(live, op, asking, keep_ms)
-            live.known.add(op.id)
-    for op_id in [op_id for op_id in live.prompts if op_id not in live.wanted]:
-        dropped = live.prompts.pop(op_id)
-        if live.replay.outcome is None and not _answered(live, dropped.prompt_id):
-            asking.settle.append(PromptSettlement(prompt_id=dropped.prompt_id, outcome=PromptOutcome.CANCELLED))
-            data = {"request_id": dropped.prompt_id, "outcome": PromptOutcome.CANCELLED.value}
-            asking.events.append(_event_of("input.resolved", data))
+    for op in list(live.wants.unwritten.values()):
+        _ask(live, op, asking, keep_ms)
+        live.wants.write_down(op)
     if live.replay.outcome is None:
-        for op_id in [op_id for op_id in live.children if op_id not in live.wanted]:
-            child = live.children.pop(op_id)
-            if child not in live.results and child not in live.children.values():
-                asking.outbox.append(internal.child_cancel(child))
+        for op_id in live.dropped:
+            _withdraw(live, op_id, asking)
+    live.dropped = []
     asking.events.extend(_event_of("progress", {"value": value}) for value in live.replay.take_progress())
     return asking
 
 
-def _answered(live: Live, prompt_id: str) -> bool:
-    return prompt_id in live.settled
+def _withdraw(live: Live, op_id: str, asking: _Asking) -> None:
+    """Take back a question or a child that the body wants no more."""
+    prompt, child = live.prompts.pop(op_id, None), live.children.pop(op_id, None)
+    if prompt is not None and prompt.prompt_id not in live.settled:
+        asking.settle.append(PromptSettlement(prompt_id=prompt.prompt_id, outcome=PromptOutcome.CANCELLED))
+        data = {"request_id": prompt.prompt_id, "outcome": PromptOutcome.CANCELLED.value}
+        asking.events.append(_event_of("input.resolved", data))
+    if child is not None and child not in live.wants.results and child not in live.wants.children:
+        asking.outbox.append(internal.child_cancel(child))
 
 
 def _ask(live: Live, op: Operation, asking: _Asking, keep_ms: int | None) -> None:
@@ -202,8 +243,9 @@ def _ask(live: Live, op: Operation, asking: _Asking, keep_ms: int | None) -> Non
         data = {"op": op.id, "run_id": op.child.run_id, "workflow": op.name}
         asking.events.append(_event_of("child.started", data))
     elif op.hook is not None and op.hook.name not in live.tokens.values():
+        live.taken.discard(op.hook.name)
         asking.addresses.append((HOOK, op.hook.name))
-        asking.events.append(_event_of("signal.awaited", {"name": op.hook.name}))
+        asking.events.append(_awaited(op.hook.name))
 
 
 def _prompt(live: Live, op: Operation, question: AskOptions) -> PromptDraft:
@@ -229,15 +271,6 @@ def _prompt(live: Live, op: Operation, question: AskOptions) -> PromptDraft:
     )
 
 
-def _begun(live: Live) -> dict[str, list[int]]:
-    """Say how often open steps began, where that is not simply once, and how often their workers didn't survive it."""
-    return {
-        op_id: [tries.begun, tries.interrupted]
-        for op_id, tries in live.steps.tries.items()
-        if op_id in live.wanted and (tries.begun > 1 or tries.interrupted)
-    }
-
-
 def _started(live: Live) -> EventDraft:
     return _event_of("run.started", {"workflow": live.held.claim.name})
 
@@ -253,6 +286,10 @@ def _event(completion: Completion, n: int) -> EventDraft | None:
     if completion.kind in _SHOWS_VALUE or not completion.ok:
         refs = ((shown, f"step:{n}#/{shown}"),)
     return _event_of(type_, {"op": completion.op, **completion.about} if completion.op else {**completion.about}, refs=refs)
+
+
+def _awaited(name: str) -> EventDraft:
+    return _event_of("signal.awaited", {"name": name})
 
 
 def _event_of(type_: str, data: dict[str, Any], *, refs: tuple[tuple[str, str], ...] = ()) -> EventDraft:

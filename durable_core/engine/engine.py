@@ -11,6 +11,7 @@ import os
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import cache
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -39,6 +40,7 @@ _RUNS: Final = """
     WHERE kind = 'workflow' AND (:name = '' OR name = :name) ORDER BY created_at DESC, run_id DESC LIMIT :most
 """
 _MOST: Final = 10_000
+_signature: Final = cache(inspect.signature)
 
 
 class Engine:
@@ -115,6 +117,7 @@ class Engine:
             public_url=self._public_url,
             keep_ms=self._keep_ms,
             poll=self._options.poll,
+            on_end=self._waiters.ended,
         )
         if self.works:
             try:
@@ -140,9 +143,9 @@ class Engine:
             self._runner.warm.clear()
         if self._streams is not None:
             self._streams.stop()
+        store, self._store = self._store, None
         if self._waiters is not None:
             self._waiters.stop()
-        store, self._store = self._store, None
         if store is not None and isinstance(self._database, str):
             await store.close()
 
@@ -210,7 +213,7 @@ class Engine:
             UnknownWorkflow, TypeError: it can't be called so.
         """
         known = self._registry[workflow if isinstance(workflow, str) else workflow.name]
-        inspect.signature(known.fn).bind(None, *args, **kwargs)
+        _signature(known.fn).bind(None, *args, **kwargs)
         admission = start_admission(
             known.name,
             args,
@@ -294,11 +297,13 @@ class Engine:
         return receipt.run_id
 
     async def cancel(self, run_id: str, reason: str = "", *, by: str = "") -> bool:
-        """Cancel a run; False when it had ended. Raises: NotFound."""
+        """Cancel a run; False when it had ended. One that is set aside ends without its code. Raises: NotFound."""
         try:
-            return (await self.store.admit(cancel_admission(run_id, reason=reason, by=by))).seq > 0
+            taken = (await self.store.admit(cancel_admission(run_id, reason=reason, by=by))).seq > 0
         except SessionEnded:
             return False
+        await self.store.unstrand(run_id)
+        return taken
 
     async def prompts(self, run_id: str) -> list[PromptView]:
         """Return what a run asks people, oldest first."""

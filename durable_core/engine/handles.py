@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from durable_core import codec
+from durable_core.engine import formats
 from durable_core.errors import ContentGone, RunCancelled, RunFailed, Unavailable
 from durable_core.model import Phase, Prompt, Run, RunStatus
 from durable_core.store import Store
@@ -30,12 +31,21 @@ AGAIN_SECONDS: Final = 1.0
 """How long to wait before a database that didn't answer is asked again."""
 
 
+class Flag(asyncio.Event):
+    """Raised whenever a run may have changed; with how it ended, where that was written here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.end: tuple[str, bytes] | None = None
+        """The reason, and the output of its last step."""
+
+
 class Waiters:
     """Who waits for which run to change: one listener on the store for all."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._flags: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self._flags: defaultdict[str, set[Flag]] = defaultdict(set)
         self._busy: set[str] = set()
         self._unwatch: Callable[[], None] = lambda: None
 
@@ -44,13 +54,16 @@ class Waiters:
         self._unwatch = self._store.watch(self._on_change)
 
     def stop(self) -> None:
-        """Stop hearing of changes."""
+        """Stop hearing of changes; who waits looks once more, and learns that the engine is closed."""
         self._unwatch()
+        for flags in self._flags.values():
+            for flag in flags:
+                flag.set()
 
     @contextmanager
-    def flag(self, run_id: str) -> Iterator[asyncio.Event]:
+    def flag(self, run_id: str) -> Iterator[Flag]:
         """A flag that is raised whenever the run may have changed."""
-        flag = asyncio.Event()
+        flag = Flag()
         self._flags[run_id].add(flag)
         try:
             yield flag
@@ -68,6 +81,12 @@ class Waiters:
         finally:
             self._busy.discard(run_id)
             self._on_change((run_id,))
+
+    def ended(self, run_id: str, reason: str, output: bytes) -> None:
+        """Tell who waits how a run has ended: its end is committed."""
+        for flag in self._flags.get(run_id, ()):
+            flag.end = (reason, output)
+            flag.set()
 
     def _on_change(self, run_ids: Sequence[str] | None) -> None:
         for run_id in list(self._flags) if run_ids is None else run_ids:
@@ -124,7 +143,9 @@ class RunHandle:
         Raises:
             RunFailed, RunCancelled: how else it ended.
             TimeoutError: it has not ended yet.
+            RuntimeError: the engine was closed meanwhile.
             ContentGone: it ended so long ago that its result was deleted.
+            Stranded: a newer version wrote its result.
             NotFound: there is no such run.
         """
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
@@ -140,6 +161,8 @@ class RunHandle:
                         await asyncio.sleep(AGAIN_SECONDS)
                     else:
                         await flag.wait()
+                    if flag.end is not None:
+                        return _result(self.run_id, *flag.end)
 
     async def status(self) -> RunView:
         """Where it stands. Raises: NotFound."""
@@ -163,7 +186,7 @@ class RunHandle:
 
 
 async def result_of(store: Store, run: Run) -> Any:
-    """Return what an ended run returned. Raises: RunFailed, RunCancelled, ContentGone."""
+    """Return what an ended run returned. Raises: RunFailed, RunCancelled, ContentGone, Stranded."""
     reason = run.end_reason or CANCELLED
     if reason not in {COMPLETED, FAILED, CANCELLED}:
         raise RunCancelled(run.run_id, reason, f"it was ended: {reason}")
@@ -171,13 +194,17 @@ async def result_of(store: Store, run: Run) -> Any:
     body = (await store.content(run.run_id, [row])).get(row)
     if body is None or run.purged_at is not None:
         raise ContentGone(run.run_id)
-    output = cast("dict[str, Any]", codec.decode(body))
+    return _result(run.run_id, reason, body)
+
+
+def _result(run_id: str, reason: str, body: bytes) -> Any:
+    output = formats.read(formats.Kind.STEP, body, run_id=run_id)
     if output["ok"]:
         return output["value"]
     error = output["error"]
     if reason == CANCELLED:
-        raise RunCancelled(run.run_id, error["code"], error["message"])
-    raise RunFailed(run.run_id, error["code"], error["message"], error.get("type", ""))
+        raise RunCancelled(run_id, error["code"], error["message"])
+    raise RunFailed(run_id, error["code"], error["message"], error.get("type", ""))
 
 
 def view_of(run: Run) -> RunView:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
-from durable_core import codec
+from durable_core import codec, internal
+from durable_core.engine import formats
 from durable_core.engine.live import Asked, Live, is_start
 from durable_core.engine.signals import HOOK, new_token
 from durable_core.engine.steps import Attempted, Tries
-from durable_core.internal import read
+from durable_core.failures import HookTaken
 from durable_core.model import Command, CommandKind, PromptOutcome, PromptSettlement
-from durable_core.operations import EntryKind, Operation, OpKind
+from durable_core.operations import EntryKind, OpKind
 
 NOTHING: bytes = codec.encode({"ok": True, "value": None})
 
@@ -28,6 +29,8 @@ class Completion:
     op: str = ""
     ok: bool = True
     output: bytes = NOTHING
+    told: dict[str, Any] | None = None
+    """The output read again, where that is at hand."""
     at: int | None = None
     """Not before this time by the body's clock."""
     consumed: tuple[int, ...] = ()
@@ -41,6 +44,7 @@ def next_completion(live: Live, public_url: str | None) -> Completion | None:
     """Return what the body is told next; None when nothing has happened. Answers are left to `next_answer`."""
     return (
         _cancel(live)
+        or _hook_taken(live)
         or _command(live)
         or _attempt(live)
         or _webhook(live, public_url)
@@ -49,10 +53,15 @@ def next_completion(live: Live, public_url: str | None) -> Completion | None:
     )
 
 
+def read_command(live: Live, command: Command) -> dict[str, Any]:
+    """Read what came in. Raises: Stranded."""
+    return formats.read(formats.Kind.COMMAND, command.body, run_id=live.run_id)
+
+
 def unanswered(live: Live) -> Command | None:
     """Return an answer whose prompt was not read yet."""
     for command in live.inbox.values():
-        if command.kind is CommandKind.RESPONSE and read(command.body)["prompt_id"] not in live.settled:
+        if command.kind is CommandKind.RESPONSE and read_command(live, command)["prompt_id"] not in live.settled:
             return command
     return None
 
@@ -66,7 +75,7 @@ def _is_stale(live: Live, command: Command) -> bool:
     if command.kind is CommandKind.CANCEL:
         return live.cancel_at is not None
     if command.kind is CommandKind.RESPONSE:
-        prompt = live.settled.get(read(command.body)["prompt_id"])
+        prompt = live.settled.get(read_command(live, command)["prompt_id"])
         return prompt is not None and prompt.call_id not in live.wanted
     return False
 
@@ -79,7 +88,7 @@ def _cancel(live: Live) -> Completion | None:
         return None
     for command in live.inbox.values():
         if command.kind is CommandKind.CANCEL:
-            about = {"reason": str(read(command.body).get("reason", "")), "by": command.principal}
+            about = {"reason": str(read_command(live, command).get("reason", "")), "by": command.principal}
             output = codec.encode({"ok": True, "value": about})
             return Completion(kind=EntryKind.CANCEL, output=output, consumed=(command.seq,), about=about)
     return None
@@ -98,7 +107,7 @@ def _completion(live: Live, command: Command) -> Completion | None:
         case CommandKind.RESPONSE:
             return _answer(live, command)
         case CommandKind.SIGNAL:
-            body = read(command.body)
+            body = read_command(live, command)
             return _child(live, command, body) if body["kind"] == "child" else _signal(live, command, body)
         case CommandKind.CANCEL if live.cancel_at is None:
             return _cancel(live)
@@ -107,10 +116,10 @@ def _completion(live: Live, command: Command) -> Completion | None:
 
 
 def _answer(live: Live, command: Command) -> Completion | None:
-    prompt = live.settled.get(read(command.body)["prompt_id"])
+    prompt = live.settled.get(read_command(live, command)["prompt_id"])
     if prompt is None or prompt.call_id not in live.wanted:
         return None
-    note = cast("dict[str, Any]", codec.decode(prompt.note)) if prompt.note is not None else {}
+    note = formats.read(formats.Kind.NOTE, prompt.note, run_id=live.run_id) if prompt.note is not None else {}
     value = {
         "option_id": prompt.option_id or None,
         "text": note.get("text"),
@@ -139,28 +148,37 @@ def _signal(live: Live, command: Command, body: dict[str, Any]) -> Completion:
 
 def _child(live: Live, command: Command, body: dict[str, Any]) -> Completion:
     """Return the end of a child. One that nobody waits for is kept all the same: its key may be asked for again."""
-    op = _waiting_for(live, body["run_id"])
-    result = (body["ok"], body["value"] if body["ok"] else body["error"])
-    return _child_ended(body["op"] if op is None else op.id, body["run_id"], result, (command.seq,))
+    op = live.wants.waiting_for(body["run_id"])
+    shown = "value" if body["ok"] else "error"
+    output = codec.encode({"ok": body["ok"], shown: body[shown], "run_id": body["run_id"]})
+    return _child_ended(body["op"] if op is None else op.id, body["run_id"], output, (command.seq,))
 
 
 def _same_child(live: Live) -> Completion | None:
     """Give a further operation with the same key what its child came to before."""
-    for op in live.wanted_of(OpKind.CHILD):
-        if op.child is not None and op.id in live.known and (result := live.results.get(op.child.run_id)) is not None:
-            return _child_ended(op.id, op.child.run_id, result)
+    for op in live.wants.known.values():
+        if op.child is not None and op.id in live.wants.written:
+            return _child_ended(op.id, op.child.run_id, live.wants.results[op.child.run_id])
     return None
 
 
-def _waiting_for(live: Live, run_id: str) -> Operation | None:
-    return next((op for op in live.wanted_of(OpKind.CHILD) if op.child is not None and op.child.run_id == run_id), None)
-
-
-def _child_ended(op: str, run_id: str, result: tuple[bool, Any], consumed: tuple[int, ...] = ()) -> Completion:
-    ok, value = result
-    output = codec.encode({"ok": ok, "value" if ok else "error": value, "run_id": run_id})
+def _child_ended(op: str, run_id: str, output: bytes, consumed: tuple[int, ...] = ()) -> Completion:
+    ok = bool(internal.read(output)["ok"])
     about: dict[str, codec.Storable] = {"run_id": run_id, "ok": ok}
     return Completion(kind=EntryKind.CHILD, op=op, ok=ok, output=output, consumed=consumed, about=about)
+
+
+def _hook_taken(live: Live) -> Completion | None:
+    """Tell the body that another run owns a hook it waits by; it may have been told of something else since it asked."""
+    for name in sorted(live.taken):
+        op = f"{OpKind.SIGNAL.value}:{name}"
+        if op in live.wanted:
+            error = HookTaken(name)
+            about: dict[str, codec.Storable] = {"code": error.code, "type": type(error).__name__, "message": str(error)}
+            output = codec.encode({"ok": False, "error": about})
+            return Completion(kind=EntryKind.SIGNAL, op=op, ok=False, output=output, about={"name": name})
+        live.taken.discard(name)
+    return None
 
 
 # ── attempts ──
@@ -179,7 +197,7 @@ def _attempted(live: Live, attempted: Attempted) -> Completion:
     if failure is None:
         del live.steps.tries[op.id]
         about: dict[str, codec.Storable] = {"attempt": attempted.number} if attempted.number > 1 else {}
-        return Completion(kind=EntryKind.STEP, op=op.id, output=attempted.output, about=about)
+        return Completion(kind=EntryKind.STEP, op=op.id, output=attempted.output, told=attempted.told, about=about)
     tries = live.steps.tries.setdefault(op.id, Tries(begun=attempted.number))
     tries.failed += 1
     options = op.options
@@ -188,6 +206,7 @@ def _attempted(live: Live, attempted: Attempted) -> Completion:
         about = {"attempt": attempted.number, "final": True}
         return Completion(kind=EntryKind.STEP, op=op.id, ok=False, output=attempted.output, about=about)
     tries.again_at = live.now() + options.backoff.delay_ms(tries.failed, retry_after=failure.retry_after)
+    live.wants.rest(op.id, tries.again_at)
     output = codec.encode({"ok": False, "error": failure.data(attempted.number), "again_at": tries.again_at})
     about = {"attempt": attempted.number, "final": False, "again_at": tries.again_at}
     return Completion(kind=EntryKind.FAILED, op=op.id, ok=False, output=output, about=about)
@@ -197,7 +216,7 @@ def _attempted(live: Live, attempted: Attempted) -> Completion:
 
 
 def _webhook(live: Live, public_url: str | None) -> Completion | None:
-    for op in live.wanted_of(OpKind.WEBHOOK):
+    for op in live.wants.webhooks.values():
         token = new_token()
         live.tokens[token] = op.id
         url = None if public_url is None else f"{public_url.rstrip('/')}/hooks/{token}"
@@ -208,22 +227,20 @@ def _webhook(live: Live, public_url: str | None) -> Completion | None:
 
 def _due(live: Live, now: int) -> Completion | None:
     """Return the earliest timer or question that is over."""
-    due: list[tuple[int, Operation, Asked | None]] = []
-    for op in live.wanted_of(OpKind.TIMER, OpKind.ASK):
-        if op.due_at is not None and op.due_at <= now:
-            due.append((op.due_at, op, None))
-        prompt = live.prompts.get(op.id)
-        if prompt is not None and prompt.expires_at is not None and prompt.expires_at <= now:
-            due.append((prompt.expires_at, op, prompt))
+    timer = live.wants.timers.first()
+    due: list[tuple[int, str, Asked | None]] = [(*timer, None)] if timer is not None and timer[0] <= now else []
+    for op_id, asked in live.prompts.items():
+        if op_id in live.wanted and asked.expires_at is not None and asked.expires_at <= now:
+            due.append((asked.expires_at, op_id, asked))
     if not due:
         return None
     at, op, prompt = min(due, key=lambda one: one[0])
     if prompt is None:
-        return Completion(kind=EntryKind.TIMER, op=op.id, at=at)
+        return Completion(kind=EntryKind.TIMER, op=op, at=at)
     output = codec.encode({"ok": True, "value": {"expired": True, "prompt_id": prompt.prompt_id}})
     return Completion(
         kind=EntryKind.ANSWER,
-        op=op.id,
+        op=op,
         output=output,
         at=at,
         settle=(PromptSettlement(prompt_id=prompt.prompt_id, outcome=PromptOutcome.EXPIRED),),

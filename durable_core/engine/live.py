@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from durable_core.clock import Clock
 from durable_core.engine.starts import Start
 from durable_core.engine.steps import Steps
+from durable_core.engine.wants import Wants
 from durable_core.model import Claim, Command, CommandKind, Committed, Prompt
-from durable_core.operations import Operation, OpKind
+from durable_core.operations import Operation
 from durable_core.replay import Replay
 from durable_core.worker import Held
 
 GRACE_MS: Final = 30_000
 """How long a cancelled run may go on before it is ended whatever it does."""
-WRITTEN: Final = (OpKind.ASK, OpKind.CHILD, OpKind.SIGNAL)
-"""What has to be written down in the commit that asks for it."""
 IN_MEMORY_MS: Final = 5_000
 """A shorter wait for the next attempt holds the run."""
 
@@ -61,18 +60,17 @@ class Live:
     step_no: int
     at: int
     """The body's clock at the last entry."""
-    wanted: dict[str, Operation] = field(default_factory=dict)
-    _by_kind: dict[OpKind, list[Operation]] = field(default_factory=dict)
-    known: set[str] = field(default_factory=set)
-    """Operations whose question, hook or child was written down."""
+    wants: Wants = field(default_factory=Wants)
+    dropped: list[str] = field(default_factory=list)
+    """What it wants no more since the last commit."""
+    taken: set[str] = field(default_factory=set)
+    """Hooks that it asked for and another run owns, until it is told."""
     prompts: dict[str, Asked] = field(default_factory=dict)
     """Open questions by operation."""
     settled: dict[str, Prompt] = field(default_factory=dict)
     """Answered ones by id, until their answer is delivered."""
     children: dict[str, str] = field(default_factory=dict)
     """Open children by operation, those that end with their parent."""
-    results: dict[str, tuple[bool, Any]] = field(default_factory=dict)
-    """How children ended, by their id: a second operation with the same key gets the same."""
     tokens: dict[str, str] = field(default_factory=dict)
     """Hooks by the token in their address."""
     inbox: dict[int, Command] = field(default_factory=dict)
@@ -92,6 +90,11 @@ class Live:
     def epoch(self) -> int:
         """The claim's fence."""
         return self.held.claim.epoch
+
+    @property
+    def wanted(self) -> dict[str, Operation]:
+        """What the body wants, by id."""
+        return self.wants.ops
 
     @property
     def over(self) -> bool:
@@ -140,59 +143,45 @@ class Live:
 
     def look(self) -> None:
         """See what the body wants now; attempts of what it doesn't want any more are stopped."""
-        self.wanted = {op.id: op for op in self.replay.wanted} if self.replay.outcome is None else {}
-        self._by_kind = {}
-        for op in self.wanted.values():
-            self._by_kind.setdefault(op.kind, []).append(op)
-        self.steps.keep_only(self.wanted)
+        for op_id, op in self.replay.take_touched():
+            if op is None:
+                self._drop(op_id)
+            else:
+                self.wants.open(op)
+        if self.replay.outcome is not None:  # what it started last goes on by itself, nobody waits for the rest
+            for op in [op for op in self.wanted.values() if op.child is None or not op.child.detached]:
+                self._drop(op.id)
 
-    def wanted_of(self, *kinds: OpKind) -> Iterator[Operation]:
-        """What the body wants, of some kinds: hundreds of steps at once needn't be looked through for a timer."""
-        for kind in kinds:
-            yield from self._by_kind.get(kind, ())
+    def _drop(self, op_id: str) -> None:
+        self.wants.close(op_id)
+        self.steps.stop(op_id)
+        self.dropped.append(op_id)
 
     # ── what is due ──
 
-    @property
-    def unwritten(self) -> bool:
-        """Whether the body asked for what has to be written down before anything may come of it."""
-        return any(op.id not in self.known for op in self.wanted_of(*WRITTEN))
-
     def begin_steps(self) -> None:
         """Begin what is wanted and neither running nor waiting for its next attempt."""
-        now = self.now()
-        ended = {attempted.op.id for attempted in self.steps.ended}
-        for op in self.wanted_of(OpKind.STEP):
-            if op.id in self.steps.tasks or op.id in ended:
-                continue
-            tries = self.steps.tries.get(op.id)
-            if tries is None or tries.again_at is None or tries.again_at <= now:
-                self.worked = True
-                self.steps.begin(op)
+        for op in self.wants.take_startable(self.now()):
+            self.worked = True
+            self.steps.begin(op)
 
     def wake_at(self) -> int | None:
         """When the run has to be looked at again, if nothing else happens."""
-        times = [op.due_at for op in self.wanted_of(OpKind.TIMER) if op.due_at is not None]
-        times += [at for op_id, prompt in self.prompts.items() if (at := prompt.expires_at) is not None and op_id in self.wanted]
-        times += [at for op_id, tries in self.steps.tries.items() if (at := tries.again_at) is not None and op_id in self.wanted]
+        times = [self.wants.timers.first_at(), self.wants.resting.first_at()]
+        times += [prompt.expires_at for op_id, prompt in self.prompts.items() if op_id in self.wanted]
         if self.cancel_at is not None:
             times.append(self.cancel_at + GRACE_MS)
-        return min(times, default=None)
+        return min((at for at in times if at is not None), default=None)
 
     def parks(self, wake_at: int | None) -> bool:
         """Whether nothing runs, nothing is due or to be begun, and no attempt follows within moments."""
-        now = self.now()
+        now, wants = self.now(), self.wants
         if self.steps.tasks or self.steps.ended or (wake_at is not None and wake_at <= now):
             return False
-        soon = now + IN_MEMORY_MS
-        for op in self.wanted_of(OpKind.WEBHOOK, OpKind.CHILD):
-            if op.child is None or op.child.run_id in self.results:
-                return False
-        for op in self.wanted_of(OpKind.STEP):
-            tries = self.steps.tries.get(op.id)
-            if tries is None or tries.again_at is None or tries.again_at < soon:
-                return False
-        return True
+        if wants.fresh or wants.webhooks or wants.known or self.taken:
+            return False
+        again_at = wants.resting.first_at()
+        return again_at is None or again_at >= now + IN_MEMORY_MS
 
 
 def is_start(command: Command) -> bool:

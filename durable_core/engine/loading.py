@@ -9,16 +9,17 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from durable_core import codec
 from durable_core.clock import Clock
-from durable_core.engine.live import WRITTEN, Bell, Live
+from durable_core.engine import formats
+from durable_core.engine.live import Bell, Live
 from durable_core.engine.starts import Start
 from durable_core.engine.steps import Steps, Tries
 from durable_core.engine.threads import Threads
+from durable_core.engine.wants import Wants
 from durable_core.model import Step
-from durable_core.operations import Entry, EntryKind, Operation, OpKind
+from durable_core.operations import Entry, EntryKind, Operation
 from durable_core.registry import Workflow
 from durable_core.replay import Replay
 from durable_core.worker import Held
@@ -65,11 +66,14 @@ class _Log:
 
     failed: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """By step: how many attempts failed, the last one's number, and when it is to be tried again."""
-    results: dict[str, tuple[bool, Any]] = field(default_factory=dict)
+    results: dict[str, bytes] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
     cancel_at: int | None = None
     at: int = 0
     open: dict[str, list[int]] = field(default_factory=dict)
+    """By step that began more than once: how often, and how often its worker didn't survive it."""
+    taken: Sequence[str] = ()
+    """Hooks that were refused with the last entry, and of which the body wasn't told."""
 
 
 def warm(live: Live, held: Held) -> Live:
@@ -86,10 +90,11 @@ async def cold(held: Held, steps: Sequence[Step], start: Start, workflow: Workfl
 
     Raises:
         Poison: the code can't go on from its log, or can't be replayed at all.
+        Stranded: a newer version wrote it.
     """
     claim = held.claim
     started_at = steps[0].started_at if steps else (claim.step_started_at or claim.now)
-    entries = [_entry(step) for step in steps]
+    entries = [_entry(step, claim.run_id) for step in steps]
     marks = [mark for entry, _, _ in entries for mark in entry.marks]
     replay = Replay(workflow, start.args, start.kwargs, run_id=claim.run_id, started_at=started_at, marks=marks)
     try:
@@ -97,11 +102,11 @@ async def cold(held: Held, steps: Sequence[Step], start: Start, workflow: Workfl
         replay.replaying = bool(entries)
         replay.start()
         before: set[str] = set()
-        for place, (entry, notes, output) in enumerate(entries):
+        for place, (step, (entry, notes, output)) in enumerate(zip(steps, entries, strict=True)):
             if entry is entries[-1][0]:
                 before = {op.id for op in replay.wanted}
             replay.deliver(entry)
-            _note(log, entry, notes, output)
+            _note(log, entry, notes, output, step.output)
             if place % _BREATHE == _BREATHE - 1:
                 await asyncio.sleep(0)
         asked = [prompt.call_id for prompt in claim.prompts if prompt.outcome is None and prompt.call_id is not None]
@@ -117,21 +122,33 @@ async def cold(held: Held, steps: Sequence[Step], start: Start, workflow: Workfl
         clock=clock,
         step_no=claim.step_no,
         at=log.at,
-        results=log.results,
+        wants=Wants(results=log.results),
         tokens=log.tokens,
         cancel_at=log.cancel_at,
     )
     _hang_bell(held, live)
     live.take_in(claim)
     live.look()
-    for op in live.wanted_of(OpKind.STEP):
-        live.steps.tries[op.id] = _tries(live, log, op, was_open=op.id in before)
+    live.dropped.clear()
+    for op in list(live.wants.fresh.values()):
+        _resume(live, op, _tries(live, log, op, was_open=op.id in before))
     if entries:  # whoever wrote the last one wrote down with it what the body asked for then
-        for op in live.wanted_of(*WRITTEN):
-            live.known.add(op.id)
+        for op in list(live.wants.unwritten.values()):
+            if op.hook is not None and op.hook.name in log.taken:
+                live.taken.add(op.hook.name)
+            else:
+                live.wants.write_down(op)
             if op.child is not None and not op.child.detached:
                 live.children[op.id] = op.child.run_id
     return live
+
+
+def _resume(live: Live, op: Operation, tries: Tries) -> None:
+    live.steps.tries[op.id] = tries
+    if tries.again_at is not None:
+        live.wants.rest(op.id, tries.again_at)
+    if tries.begun > 1 or tries.interrupted:
+        live.steps.unnoted.add(op.id)
 
 
 def _hang_bell(held: Held, live: Live) -> None:
@@ -141,9 +158,9 @@ def _hang_bell(held: Held, live: Live) -> None:
     held.changed = bell
 
 
-def _entry(step: Step) -> tuple[Entry, dict[str, Any], dict[str, Any]]:
-    notes = cast("dict[str, Any]", codec.decode(step.input))
-    output = cast("dict[str, Any]", codec.decode(step.output))
+def _entry(step: Step, run_id: str) -> tuple[Entry, dict[str, Any], dict[str, Any]]:
+    notes = formats.read(formats.Kind.STEP_INPUT, step.input, run_id=run_id)
+    output = formats.read(formats.Kind.STEP, step.output, run_id=run_id)
     entry = Entry(
         n=step.n,
         kind=EntryKind(step.kind),
@@ -156,15 +173,16 @@ def _entry(step: Step) -> tuple[Entry, dict[str, Any], dict[str, Any]]:
     return entry, notes, output
 
 
-def _note(log: _Log, entry: Entry, notes: dict[str, Any], output: dict[str, Any]) -> None:
-    log.open = notes.get("open", {})
+def _note(log: _Log, entry: Entry, notes: dict[str, Any], output: dict[str, Any], stored: bytes) -> None:
+    log.open.update(notes.get("open", {}))
+    log.taken = notes.get("taken", ())
     if entry.kind is EntryKind.FAILED:
         count = log.failed.get(entry.op, (0, 0, 0))[0]
         log.failed[entry.op] = (count + 1, output["error"]["attempts"], output["again_at"])
         return
     log.at = entry.at
     if entry.kind is EntryKind.CHILD:
-        log.results[output["run_id"]] = (entry.ok, entry.value)
+        log.results[output["run_id"]] = stored
     elif entry.kind is EntryKind.WEBHOOK:
         log.tokens[entry.value["token"]] = entry.op
     elif entry.kind is EntryKind.CANCEL:

@@ -37,7 +37,7 @@ async def opened(url: str, *, keys: Keys | None, clock: Clock, migrate: bool | N
     path = sqlite_path(url)
     given = keys or (KeyRing.parse(new_key_entry()) if url == _SQLITE + _MEMORY else find_keys(path, os.environ))
     if migrate or (migrate is None and path is not None):
-        await asyncio.to_thread(_migrate, url, path)
+        await asyncio.to_thread(_migrate, url, path, options.namespace)
     store = open_store(url, keys=given, clock=clock, options=options)
     await store.open()
     return store
@@ -65,6 +65,8 @@ def find_keys(path: Path | None, environ: Mapping[str, str]) -> KeyRing:
     try:
         return KeyRing.parse(_kept(beside))
     except OSError as error:
+        if not path.parent.is_dir():
+            raise Broken(f"the folder of {path} does not exist") from error
         raise Broken(f"{beside}, the file of the encryption keys, can't be read or made: {error.strerror}") from error
 
 
@@ -85,6 +87,6 @@ def _kept(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _migrate(url: str, path: Path | None) -> None:
+def _migrate(url: str, path: Path | None, namespace: str | None) -> None:
     if path is None or schema.found_version(path) != schema.HEAD:
-        schema.upgrade(url)
+        schema.upgrade(url, namespace=namespace)

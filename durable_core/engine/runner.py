@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 from durable_core import codec
 from durable_core.clock import Clock
-from durable_core.engine.commits import End, end_commit, entry_commit
+from durable_core.engine.commits import End, end_commit, entry_commit, without_hook
 from durable_core.engine.handles import CANCELLED, COMPLETED, FAILED
-from durable_core.engine.inbox import Completion, next_completion, unanswered
+from durable_core.engine.inbox import Completion, next_completion, read_command, unanswered
 from durable_core.engine.live import GRACE_MS, Live
 from durable_core.engine.loading import WarmBodies, cold, warm
 from durable_core.engine.starts import read_header
@@ -27,13 +28,13 @@ from durable_core.errors import (
     DurableError,
     LeaseLost,
     PromptTaken,
+    Stranded,
     TooLarge,
     Unavailable,
     Unstorable,
 )
 from durable_core.failures import NonDeterminism, Poison
-from durable_core.internal import read
-from durable_core.model import MAX_CHARGED, Abilities, Claim, Committed, StepCommit
+from durable_core.model import MAX_CHARGED, Abilities, Claim, CommandKind, Committed, StepCommit
 from durable_core.operations import Entry, EntryKind, Raised
 from durable_core.registry import Registry
 from durable_core.retry import retrying_unavailable
@@ -67,6 +68,8 @@ class Runner:
     threads: Threads = field(default_factory=Threads)
     poll: float = 1.0
     """How often a clock that is set by hand is looked at."""
+    on_end: Callable[[str, str, bytes], object] = lambda *_: None
+    """Told of each run that it has ended: its id, the reason, the output."""
     abilities: Abilities = field(init=False)
     """What a worker with this runner alone is able to do."""
 
@@ -75,7 +78,13 @@ class Runner:
         self.abilities = Abilities(sessions=False, workflows=registry.names, code=registry.fingerprint, channels=())
 
     async def advance(self, held: Held) -> None:
-        """Advance a claimed run until it is given back."""
+        """Advance a claimed run until it is given back; one that a newer version wrote is set aside for that."""
+        try:
+            await self._advance_held(held)
+        except Stranded as stranded:
+            await self._set_aside(held.claim, stranded)
+
+    async def _advance_held(self, held: Held) -> None:
         claim = held.claim
         if claim.charged >= MAX_CHARGED:
             message = f"its worker stopped in the middle of it {claim.charged} times: {claim.last_error or 'no reason known'}"
@@ -101,7 +110,9 @@ class Runner:
         steps = await self.store.steps(claim.run_id) if claim.step_no else []
         try:
             workflow = self.registry[claim.name]
-            return await cold(held, steps, read_header(claim.header), workflow, clock=self.clock, threads=self.threads)
+            return await cold(
+                held, steps, read_header(claim.header, claim.run_id), workflow, clock=self.clock, threads=self.threads
+            )
         except Poison as poison:
             await self._poisoned(claim, poison, step_no=claim.step_no)
             return None
@@ -135,12 +146,15 @@ class Runner:
     async def _loop(self, live: Live) -> bool:
         """Go on until the run is parked (True) or ended (False)."""
         while True:
+            completion = None
             if live.over:
-                await self._finish(live)
-                return False
-            await self._read_answers(live)
-            completion = next_completion(live, self.public_url)
-            if completion is None and (live.unwritten or (live.step_no == 0 and live.parks(live.wake_at()))):
+                if not live.wants.unwritten:
+                    await self._finish(live)
+                    return False
+            else:
+                await self._read_answers(live)
+                completion = next_completion(live, self.public_url)
+            if completion is None and (live.wants.unwritten or (live.step_no == 0 and live.parks(live.wake_at()))):
                 completion = Completion(kind=EntryKind.ASKED)
             if completion is not None:
                 if await self._write(live, completion):
@@ -158,7 +172,7 @@ class Runner:
 
     async def _read_answers(self, live: Live) -> None:
         while (command := unanswered(live)) is not None:
-            prompt = await self.store.prompt(read(command.body)["prompt_id"])
+            prompt = await self.store.prompt(read_command(live, command)["prompt_id"])
             live.settled[prompt.prompt_id] = prompt
 
     # ── an entry ──
@@ -167,7 +181,7 @@ class Runner:
         """Tell the body what happened and write both down; True when the run was given back with it."""
         at = max(live.at, live.now(), completion.at or 0)
         if completion.kind not in _UNTOLD:
-            output = cast("dict[str, Any]", codec.decode(completion.output))
+            output = completion.told or cast("dict[str, Any]", codec.decode(completion.output))
             live.replay.deliver(
                 Entry(
                     n=live.step_no,
@@ -186,34 +200,32 @@ class Runner:
         except (Unstorable, TooLarge) as error:
             await self._end(live, End.of(FAILED, code=unstorable(error).code, message=wording(error)))
             return False
-        committed = await self._commit(live, commit, settles=bool(completion.settle))
-        if committed is None:
-            return False
+        committed, released = await self._commit(live, commit, settles=bool(completion.settle))
         live.take_over(committed, commit.consumed)
-        return commit.release
+        return released
 
     def _remember(self, live: Live, completion: Completion, output: dict[str, Any], at: int) -> None:
         if completion.kind is EntryKind.CANCEL:
             live.cancel_at = at
         elif completion.kind is EntryKind.CHILD:
-            live.results[output["run_id"]] = (completion.ok, output["value"] if completion.ok else output["error"])
+            live.wants.end_child(output["run_id"], completion.output)
             live.children.pop(completion.op, None)
         elif completion.kind is EntryKind.ANSWER:
             live.prompts.pop(completion.op, None)
+        elif completion.kind is EntryKind.SIGNAL and not completion.ok:
+            live.taken.discard(completion.about["name"])
 
-    async def _commit(self, live: Live, commit: StepCommit, *, settles: bool) -> Committed | None:
-        """Commit; None when the run had to be ended instead. A question that somebody answered meanwhile is left alone."""
+    async def _commit(self, live: Live, commit: StepCommit, *, settles: bool) -> tuple[Committed, bool]:
+        """Commit; also whether the run was given back with it. A question that somebody answered meanwhile is left alone."""
         while True:
             try:
-                return await self._surely(commit)
+                return await self._surely(commit), commit.release
             except PromptTaken as taken:
                 if settles and commit.settle[0].prompt_id == taken.prompt_id:
                     raise _Anew from taken
                 commit = replace(commit, settle=tuple(one for one in commit.settle if one.prompt_id != taken.prompt_id))
-            except AddressTaken as taken:
-                message = f"the hook {taken.address!r} belongs to another open run"
-                await self._end(live, End.of(FAILED, code="hook_taken", message=message))
-                return None
+            except AddressTaken as taken:  # the body is told by the next entry
+                commit = without_hook(live, commit, taken.address)
 
     # ── waiting ──
 
@@ -235,11 +247,15 @@ class Runner:
     async def _moved(self, live: Live, seconds: float | None, *, or_changed: bool = False) -> None:
         """Wait until an attempt has ended, or also until the run has changed."""
         moved, changed = live.steps.moved, live.held.changed
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while not live.steps.ended and not (or_changed and changed.is_set()):
-                    moved.clear()
-                    await moved.wait()
+        over = asyncio.Event()
+        timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, _ring, over, moved)
+        try:
+            while not live.steps.ended and not over.is_set() and not (or_changed and changed.is_set()):
+                moved.clear()
+                await moved.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     # ── the end ──
 
@@ -255,8 +271,8 @@ class Runner:
             try:
                 end = End(COMPLETED, codec.encode({"ok": True, "value": value}, limit=VALUE_LIMIT))
             except (Unstorable, TooLarge) as error:
-                message = f"its result can't be stored: {wording(error)}"
-                end = End.of(FAILED, code=unstorable(error).code, message=message, type_name=type(error).__name__)
+                why = unstorable(error)
+                end = End.of(FAILED, code=why.code, message=f"its result: {why.message}", type_name=why.type)
         await self._end(live, end)
 
     async def _grace(self, live: Live, until: int) -> None:
@@ -268,20 +284,22 @@ class Runner:
 
     async def _end(self, live: Live, end: End) -> None:
         live.steps.let_go()
-        children = tuple(run_id for run_id in live.children.values() if run_id not in live.results)
+        wants = live.wants
+        children = [one for one in live.children.values() if one not in wants.results and not wants.outlives(one)]
         at = max(live.at, live.now())
         claim = live.held.claim
+        ended = tuple(dict.fromkeys(children))
+        shown = live.replay.take_progress()
         await self._surely(
-            end_commit(
-                claim, live.start, end, step_no=live.step_no, seen=live.seen, at=at, children=tuple(dict.fromkeys(children))
-            )
+            end_commit(claim, live.start, end, step_no=live.step_no, seen=live.seen, at=at, children=ended, shown=shown)
         )
+        self.on_end(claim.run_id, end.reason, end.output)
 
     async def _end_unseen(self, claim: Claim, end: End) -> None:
         """End a run whose body is not there."""
-        start = read_header(claim.header)
+        start = read_header(claim.header, claim.run_id)
         seen = claim.signals.inbox_seq
-        await self._surely(end_commit(claim, start, end, step_no=claim.step_no, seen=seen, at=claim.now, children=()))
+        await self._surely(end_commit(claim, start, end, step_no=claim.step_no, seen=seen, at=claim.now))
 
     async def _surely(self, commit: StepCommit) -> Committed:
         """Commit, again where the database was away for moments: a step that was done is not to be done again for that."""
@@ -298,8 +316,10 @@ class Runner:
     async def _poisoned(self, claim: Claim, poison: Poison, *, live: Live | None = None, step_no: int = 0) -> None:
         """Set a run aside that this code can't go on with; end one whose code can't be replayed by anybody."""
         if isinstance(poison, NonDeterminism):
-            log.error("%s (%s) is set aside: %s", claim.run_id, claim.name, poison)
-            await self.store.strand(claim.run_id, claim.epoch, reason=str(poison), code=self.abilities.code)
+            if any(command.kind is CommandKind.CANCEL for command in claim.commands):
+                await self._end_unseen(claim, End.of(CANCELLED, code="cancelled", message="it was cancelled while set aside"))
+            else:
+                await self._set_aside(claim, poison)
             return
         end = End.of(
             FAILED, code=_CODES.get(type(poison).__name__, "error"), message=str(poison), type_name=type(poison).__name__
@@ -309,8 +329,17 @@ class Runner:
         else:
             await self._end(live, end)
 
+    async def _set_aside(self, claim: Claim, why: NonDeterminism | Stranded) -> None:
+        log.error("%s (%s) is set aside: %s", claim.run_id, claim.name, why)
+        await self.store.strand(claim.run_id, claim.epoch, reason=str(why), code=self.abilities.code)
+
 
 _CODES: Final = {"NotDurable": "not_durable", "BodyBlocked": "body_blocked"}
+
+
+def _ring(*bells: asyncio.Event) -> None:
+    for bell in bells:
+        bell.set()
 
 
 def _failed(error: BaseException) -> End:

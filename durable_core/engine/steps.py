@@ -7,23 +7,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from durable_core import codec
 from durable_core.context import StepContext, entering_step
 from durable_core.engine.threads import Ended, Threads, called, wording
 from durable_core.errors import TooLarge, Unstorable
 from durable_core.failures import Fatal
-from durable_core.operations import Operation
+from durable_core.operations import Operation, own_copy
 
 VALUE_LIMIT: Final = codec.LIMIT - 16 * 1024
 """Largest result: what it is wrapped in has to fit as well."""
 MAX_INTERRUPTED: Final = 4
 """Attempts of a step that may end with their worker before the step fails."""
+_WRAPPED: Final = "$.value"
+"""Where a value stands in what is stored of it."""
 LEAVE_SECONDS: Final = 2.0
 """How long a stopped attempt is waited for when its run is given back."""
 
@@ -51,6 +51,8 @@ class Attempted:
     op: Operation
     number: int
     output: bytes
+    told: dict[str, Any] | None = None
+    """The output read again: what the body is told, its own copy."""
     failure: Failure | None = None
 
 
@@ -77,6 +79,8 @@ class Steps:
     ended: deque[Attempted] = field(default_factory=deque)
     stopped: set[asyncio.Task[None]] = field(default_factory=set)
     """Told to stop, and not yet ended."""
+    unnoted: set[str] = field(default_factory=set)
+    """Those whose log doesn't say yet that they began more than once."""
 
     def begin(self, op: Operation) -> None:
         """Begin the next attempt of a step, unless too many were cut off."""
@@ -87,18 +91,26 @@ class Steps:
             return
         tries.begun += 1
         tries.again_at = None
+        if tries.begun > 1:
+            self.unnoted.add(op.id)
         self.tasks[op.id] = task = asyncio.create_task(self._attempt(op, tries.begun), name=f"step-{op.id}")
-        task.add_done_callback(partial(self._done, op.id))
+        task.add_done_callback(partial(self._done, op))
 
-    def keep_only(self, wanted: Iterable[str]) -> None:
-        """Stop the attempts that nobody waits for any more."""
-        for op_id in self.tasks.keys() - set(wanted):
-            self._stop(op_id)
+    def stop(self, op_id: str) -> None:
+        """Stop an attempt that nobody waits for any more, if there is one."""
+        self.tries.pop(op_id, None)
+        self.unnoted.discard(op_id)
+        self._stop(op_id)
 
     def let_go(self) -> None:
         """Stop all."""
         for op_id in list(self.tasks):
             self._stop(op_id)
+
+    def take_notes(self) -> dict[str, list[int]]:
+        """Return how often open steps began, where the log doesn't say, and how often their workers didn't survive it."""
+        unnoted, self.unnoted = self.unnoted, set()
+        return {op_id: [self.tries[op_id].begun, self.tries[op_id].interrupted] for op_id in sorted(unnoted)}
 
     async def left(self, seconds: float) -> None:
         """Wait for what was told to stop, but not for ever: one that doesn't heed it is left alone."""
@@ -106,19 +118,23 @@ class Steps:
             await asyncio.wait(set(self.stopped), timeout=seconds)
 
     def _stop(self, op_id: str) -> None:
-        task = self.tasks.pop(op_id)
-        self.stopped.add(task)
-        task.cancel()
+        task = self.tasks.pop(op_id, None)
+        if task is not None:
+            self.stopped.add(task)
+            task.cancel()
 
-    def _done(self, op_id: str, task: asyncio.Task[None]) -> None:
+    def _done(self, op: Operation, task: asyncio.Task[None]) -> None:
+        op_id = op.id
         self.stopped.discard(task)
-        if self.tasks.get(op_id) is task:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": f"an attempt of {op_id} broke", "exception": error, "task": task}
+            )
+        if self.tasks.get(op_id) is task:  # no thread to be had, or an error that can't even be written down
             del self.tasks[op_id]
-        with suppress(asyncio.CancelledError):
-            if task.exception() is not None:
-                asyncio.get_running_loop().call_exception_handler(
-                    {"message": f"an attempt of {op_id} broke", "exception": task.exception(), "task": task}
-                )
+            broke = error or RuntimeError("it was cancelled from outside")
+            self.ended.append(failed(op, self.tries[op_id].begun, Failure("error", wording(broke), type(broke).__name__)))
         self.moved.set()
 
     def _end(self, attempted: Attempted) -> None:
@@ -129,14 +145,15 @@ class Steps:
         task = asyncio.current_task()
         if op.fn is None or op.options is None:
             raise RuntimeError(f"{op.id} is no step")
-        call = partial(op.fn, *op.args, **op.kwargs)
+        call = partial(op.fn, *own_copy(op.args), **own_copy(op.kwargs))  # an attempt may change what it was given
         seconds = None if op.options.timeout is None else op.options.timeout.total_seconds()
         facts = StepContext(run_id=self.run_id, operation_id=op.id, attempt=number, idempotency_key=f"{self.run_id}:{op.id}")
         with entering_step(facts):
             ended = await limited(call, name=op.name, threads=self.threads, seconds=seconds)
         if self.tasks.get(op.id) is task:
+            attempted = _attempted(op, number, ended)
             del self.tasks[op.id]
-            self._end(_attempted(op, number, ended))
+            self._end(attempted)
 
 
 async def limited(call: partial[Any], *, name: str, threads: Threads, seconds: float | None) -> Ended:
@@ -161,21 +178,23 @@ def _attempted(op: Operation, number: int, ended: Ended) -> Attempted:
     if ended.error is not None:
         return failed(op, number, failure_of(ended.error))
     try:
-        output = codec.encode({"ok": True, "value": ended.value}, limit=VALUE_LIMIT)
+        output, told = codec.encode_own({"ok": True, "value": ended.value}, limit=VALUE_LIMIT)
     except (Unstorable, TooLarge) as error:
         return failed(op, number, unstorable(error))
     except Exception as error:  # noqa: BLE001 - a subclass of dict or str may do anything when it is read
         return failed(op, number, Failure("unstorable", wording(error), type(error).__name__, final=True))
-    return Attempted(op, number, output)
+    return Attempted(op, number, output, cast("dict[str, Any]", told))
 
 
 def failed(op: Operation, number: int, failure: Failure) -> Attempted:
     """Return an attempt that failed."""
-    return Attempted(op, number, codec.encode({"ok": False, "error": failure.data(number)}), failure)
+    return Attempted(op, number, codec.encode({"ok": False, "error": failure.data(number)}), failure=failure)
 
 
 def unstorable(error: Unstorable | TooLarge) -> Failure:
     """Say that a value can't be kept."""
+    if isinstance(error, Unstorable) and error.path.startswith(_WRAPPED):  # in what is none of the author's business
+        error = Unstorable(f"${error.path.removeprefix(_WRAPPED)}", error.type_name)
     code = "unstorable" if isinstance(error, Unstorable) else "too_large"
     return Failure(code, wording(error), type(error).__name__, final=True)
 
@@ -184,11 +203,19 @@ def failure_of(error: BaseException) -> Failure:
     """Say what an error that left a step means."""
     if isinstance(error, _TimedOut):
         return Failure("timeout", wording(error), "TimeoutError")
-    after = getattr(error, "retry_after", None)
     return Failure(
-        code=(error.code or "fatal") if isinstance(error, Fatal) else "error",
+        code=str(error.code or "fatal") if isinstance(error, Fatal) else "error",
         message=wording(error),
         type=type(error).__name__,
         final=isinstance(error, Fatal),
-        retry_after=float(after) if isinstance(after, (int, float)) else None,
+        retry_after=_retry_after(error),
     )
+
+
+def _retry_after(error: BaseException) -> float | None:
+    """Return what an error says of when to come again; it may be a property that fails, or a number that is none."""
+    try:
+        after = getattr(error, "retry_after", None)
+        return float(after) if isinstance(after, (int, float)) else None
+    except Exception:  # noqa: BLE001 - see above
+        return None

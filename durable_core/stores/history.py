@@ -3,6 +3,7 @@
 What lives here: those drafts, the same for every database. What does not: appending them, and rebuilding views from them
 (`durable_core/testing/rebuilding.py`). Leases, wake-ups and attempts are bookkeeping, not what a run is: nothing tells of them.
 What comes in needs no event: admission and interaction rows are append-only lists of their own, and their key columns say it all.
+Neither does a step that only leaves its run running: its row, append-only too, says that it is finished and when.
 """
 
 from __future__ import annotations
@@ -10,20 +11,24 @@ from __future__ import annotations
 from typing import Final
 
 from durable_core.codec import Storable, encode
-from durable_core.model import AnswerStatus, EventDraft, PromptAnswer, StepCommit
+from durable_core.model import AnswerStatus, EventDraft, Phase, PromptAnswer, StepCommit
 
 STEP: Final = "run.step"
-"""A step is finished: its number, the run's phase and turn from then on, and all that the commit settled and opened."""
+"""A step is finished: its number, the run's phase and turn from then on, and all that the commit settled and opened.
+
+One without it left the run running, in no turn, and did nothing else."""
 ANSWERED: Final = "run.answered"
 """An answer settled its prompt, or a worker decided that it doesn't."""
 ENDED: Final = "run.ended"
 """The run was ended by SQL alone; a commit that ends it says so itself."""
 STRANDED: Final = "run.stranded"
 UNSTRANDED: Final = "run.unstranded"
+_LEAST: Final = 2
+"""Of a step there is always its number and the phase."""
 
 
-def of_commit(commit: StepCommit) -> EventDraft:
-    """Tell of a finished step; what there is nothing of is left out, since most steps have little."""
+def of_commit(commit: StepCommit) -> tuple[EventDraft, ...]:
+    """Tell of a finished step, unless its row says it all; what there is nothing of is left out, since most steps have little."""
     told: dict[str, Storable] = {"n": commit.step_n, "phase": commit.phase.value}
     if commit.turn_id is not None:
         told["turn"] = commit.turn_id
@@ -43,7 +48,8 @@ def of_commit(commit: StepCommit) -> EventDraft:
         told["addresses"] = [[channel, address] for channel, address in commit.addresses]
     if commit.end is not None:
         told["end"] = commit.end
-    return _hidden(STEP, told)
+    plain = len(told) == _LEAST and commit.phase is Phase.RUNNING
+    return () if plain else (_hidden(STEP, told),)
 
 
 def of_answer(answer: PromptAnswer, status: AnswerStatus) -> EventDraft:
@@ -59,9 +65,9 @@ def of_end(reason: str) -> EventDraft:
     return _hidden(ENDED, {"end": reason})
 
 
-def of_strand(reason: str) -> EventDraft:
-    """Tell that the code that has the run can't go on with it."""
-    return _hidden(STRANDED, {"reason": reason})
+def of_strand(reason: str, step_no: int) -> EventDraft:
+    """Tell that the code that has the run can't go on with it; the step that is next then ends that, if there is one."""
+    return _hidden(STRANDED, {"reason": reason, "n": step_no})
 
 
 def of_unstrand() -> EventDraft:

@@ -1,4 +1,4 @@
-"""S40–S43: what a store promises while versions change: moves, who could read what, dead letters, runs of an earlier start.
+"""S33–S36: what a store promises while versions change: moves, who could read what, dead letters, runs of an earlier start.
 
 What lives here: the promises that deploys and their operators need. What does not: which values which version reads.
 """
@@ -20,7 +20,7 @@ QUARTER = 15 * MINUTE
 class Deploys(StoreBench):
     """What changes with a version, and what must not."""
 
-    async def test_s40_a_move_is_part_of_a_commit(self, store: Store, clock: WindableClock) -> None:
+    async def test_s33_a_move_is_part_of_a_commit(self, store: Store, clock: WindableClock) -> None:
         claim = await start(store, lifetime_ms=MINUTE)
         await store.commit(step_commit(claim))
         kept = await store.run(claim.run_id)
@@ -33,7 +33,7 @@ class Deploys(StoreBench):
         first, second = await store.steps(claim.run_id)
         assert (first.deployment, second.deployment) == ("d1", "d2")
 
-    async def test_s40_a_moved_run_sleeps_until_its_new_deadline(self, store: Store, clock: WindableClock) -> None:
+    async def test_s33_a_moved_run_sleeps_until_its_new_deadline(self, store: Store, clock: WindableClock) -> None:
         run_id = await parked(store, lifetime_ms=MINUTE)
         await accept(store, run_id, "more")
         claim = await claim_one(store)
@@ -47,7 +47,7 @@ class Deploys(StoreBench):
         await store.commit(step_commit(again, move=Move(deployment="d3", lifetime_ms=None)))
         assert (await store.run(run_id)).deadline_at is None
 
-    async def test_s41_whoever_has_gone_is_remembered_for_a_while(self, store: Store, clock: WindableClock) -> None:
+    async def test_s34_whoever_has_gone_is_remembered_for_a_while(self, store: Store, clock: WindableClock) -> None:
         able = Abilities(min_readable=2, current=3, code="c3")
         await store.enrol(Incarnation(owner="newer", deployment="d9", abilities=able))
         assert await store.rows(GONE, {"owner": "newer"}) == [(2, 3, "c3", None)]
@@ -66,7 +66,7 @@ class Deploys(StoreBench):
         await store.enrol(Incarnation(owner="another", deployment="d9"))
         assert await store.rows(GONE, {"owner": "newer"}) == []
 
-    async def test_s42_a_dead_letter_is_owed_again_behind_the_rest(self, store: Store) -> None:
+    async def test_s35_a_dead_letter_is_owed_again_behind_the_rest(self, store: Store) -> None:
         dead, second, third = post(text="dead"), post(text="second"), post(text="third")
         run_id = await owing(store, dead, second)
         lane = await lane_one(store)
@@ -87,7 +87,7 @@ class Deploys(StoreBench):
             await store.finish(lane, "w1", sent)
         assert await store.claim_lanes("w1", limit=1, lease_ms=MINUTE) == []
 
-    async def test_s42_a_replayed_letter_wakes_a_lane_that_was_empty(self, store: Store) -> None:
+    async def test_s35_a_replayed_letter_wakes_a_lane_that_was_empty(self, store: Store) -> None:
         dead = post(text="dead")
         await owing(store, dead)
         lane = await lane_one(store)
@@ -95,7 +95,7 @@ class Deploys(StoreBench):
         assert await store.replay(dead.delivery_id)
         assert [item.delivery_id for item in (await lane_one(store)).items] == [dead.delivery_id]
 
-    async def test_s43_runs_of_an_earlier_start_are_left_alone(self, store: Store, clock: WindableClock) -> None:
+    async def test_s36_runs_of_an_earlier_start_are_left_alone(self, store: Store, clock: WindableClock) -> None:
         idle = await parked(store, address="idle")
         old = await store.admit(message(to_address("old")))
         clock.advance(ms(MINUTE))

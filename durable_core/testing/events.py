@@ -203,6 +203,23 @@ class Events(StoreBench):
             *(history.STRANDED, history.UNSTRANDED, history.ENDED),
         ]
 
+    async def test_s32_a_step_that_leaves_its_run_running_is_told_by_its_row(self, store: Store) -> None:
+        claim = await start(store)
+        run_id = claim.run_id
+        await store.commit(step_commit(claim, consumed=(), turn_id=None, phase=Phase.RUNNING, events=(event("a"),)))
+        await check_rebuilt(store, run_id)
+        assert [e.type for e in await store.events(run_id, hidden=True)] == ["test.event"]
+        await store.strand(run_id, claim.epoch, reason="step b is gone", code="c1")
+        await check_rebuilt(store, run_id)
+        other = await claim_one(store)
+        await store.commit(step_commit(other, consumed=(), turn_id=None, phase=Phase.RUNNING))
+        await check_rebuilt(store, run_id)
+        last = await store.refresh(run_id, other.epoch)
+        await store.commit(step_commit(last, phase=Phase.WAITING, release=True))
+        await check_rebuilt(store, run_id)
+        types = [e.type for e in await store.events(run_id, hidden=True) if e.index is None]
+        assert types == [history.STRANDED, history.STEP]
+
     async def test_s32_a_refused_write_tells_nothing(self, store: Store) -> None:
         claim = await start(store)
         lost = replace(claim, epoch=claim.epoch + 1)

@@ -36,14 +36,14 @@ _CONTENT = (
 )
 
 
-async def check_store(store: Store) -> None:
-    """Check every run and every lane."""
+async def check_store(store: Store, *, rebuilt: bool = True) -> None:
+    """Check every run and every lane; `rebuilt` is for runs whose whole list was written by code that keeps S32."""
     for (run_id,) in await store.rows(_RUNS, {}):
-        await check_run(store, str(run_id))
+        await check_run(store, str(run_id), rebuilt=rebuilt)
     await check_lanes(store)
 
 
-async def check_run(store: Store, run_id: str) -> None:
+async def check_run(store: Store, run_id: str, *, rebuilt: bool = True) -> None:
     """Check one run: numbers without gaps, time that goes forward, and nothing left open after the end."""
     run = await store.run(run_id)
     if run.purged_at is not None:
@@ -59,7 +59,8 @@ async def check_run(store: Store, run_id: str) -> None:
     assert commands == list(range(1, len(commands) + 1)), "the inbox has gaps"
     settled = await store.rows(_ADMISSIONS, {"run_id": run_id})
     assert all((outcome is None) == (done_at is None) for _, outcome, done_at in settled)
-    await check_rebuilt(store, run_id)
+    if rebuilt:
+        await check_rebuilt(store, run_id)
     if run.status is RunStatus.ENDED:
         assert all(outcome is not None for _, outcome, _ in settled), "an ended run left accepted work without an outcome"
         assert await store.rows(_ADDRESSES, {"run_id": run_id}) == [], "an ended run keeps an address"

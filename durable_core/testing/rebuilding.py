@@ -1,8 +1,8 @@
 """Rebuilding: what a run is, read from its list of events and from what came in, and nothing else.
 
 What lives here: the fold, and its comparison with the tables. What does not: writing the events (`stores/history.py`).
-The sources: the events with the hidden ones; the key columns of admission rows (source, key, submission, place, kind) and of
-interaction rows, which are append-only. Whatever else the tables say has to follow.
+The sources: the events with the hidden ones; the key columns of admission rows (source, key, submission, place, kind), of
+interaction rows and of step rows (number, time), which are append-only. Whatever else the tables say has to follow.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Admitted:
     """It was left to a worker as an interaction."""
 
 
-def rebuild(events: Sequence[Event], admitted: Sequence[Admitted]) -> Rebuilt:
-    """Fold a whole list, the hidden events among it."""
+def rebuild(events: Sequence[Event], admitted: Sequence[Admitted], finished: Sequence[tuple[int, int]]) -> Rebuilt:
+    """Fold a whole list, the hidden events among it, with the numbers and times of all steps."""
     run = Rebuilt()
     at_seq = {one.seq: one.submission_id for one in admitted if one.seq}
     for one in admitted:
@@ -80,6 +80,7 @@ def rebuild(events: Sequence[Event], admitted: Sequence[Admitted]) -> Rebuilt:
     for event in events:
         told: dict[str, Any] = codec.decode(event.body) if event.type.startswith("run.") else {}  # type: ignore[assignment]
         if event.type == history.STEP:
+            _plain_steps(run, finished[: told["n"]])
             _step(run, told, event.at, at_seq)
         elif event.type == history.ANSWERED:
             run.settle(told["submission"], Outcome.COMPLETED)
@@ -88,10 +89,19 @@ def rebuild(events: Sequence[Event], admitted: Sequence[Admitted]) -> Rebuilt:
         elif event.type == history.ENDED:
             run.end(told["end"])
         elif event.type == history.STRANDED:
+            _plain_steps(run, finished[: told.get("n", 0)])
             run.stranded = told["reason"]
         elif event.type == history.UNSTRANDED:
             run.stranded = None
+    _plain_steps(run, finished)
     return run
+
+
+def _plain_steps(run: Rebuilt, finished: Sequence[tuple[int, int]]) -> None:
+    """Take over steps of which nothing more is told: they left the run running."""
+    for step in finished[len(run.steps) :]:
+        run.steps.append(step)
+        run.phase, run.turn_id, run.stranded = Phase.RUNNING, None, None
 
 
 def _step(run: Rebuilt, told: dict[str, Any], at: int, at_seq: dict[int, str]) -> None:
@@ -121,11 +131,12 @@ async def check_rebuilt(store: Store, run_id: str) -> None:
         Admitted(submission_id=str(submission), seq=int(seq or 0), kind=str(kind), waits=submission in waiting)
         for _, _, submission, seq, kind in await store.rows(_ADMITTED, dict(at))
     ]
-    told = rebuild(events, admitted)
+    steps = [(int(n or 0), int(at or 0)) for n, at in await store.rows(_STEPS, dict(at))]
+    told = rebuild(events, admitted, steps)
     ((status, phase, turn_id, step_no, stranded, end_reason),) = await store.rows(_RUN, dict(at))
     assert (told.status, told.phase, told.turn_id) == (status, phase, turn_id), "the list tells of another run"
     assert (len(told.steps), told.stranded, told.end_reason) == (step_no, stranded, end_reason), "the list tells of another run"
-    assert told.steps == await store.rows(_STEPS, dict(at)), "the list tells of other steps"
+    assert told.steps == steps, "the list tells of other steps"
     assert told.prompts == dict(await store.rows(_PROMPTS, dict(at))), "the list tells of other prompts"  # type: ignore[arg-type]
     submissions = await store.rows(_SUBMISSIONS, dict(at))
     assert told.outcomes == {str(s): outcome for s, outcome, _ in submissions}, "the list tells of other outcomes"

@@ -31,6 +31,7 @@ STEPS = 10
 TOGETHER = 64
 """How many workflows are started or looked at together."""
 
+_pauses = random.Random(2)
 _stamps: dict[str, int] = {}
 _arrived: set[str] = set()
 _finished: dict[str, int] = {}
@@ -123,9 +124,9 @@ class OurSide:
 
     async def signal(self, ids: list[str], gap: float) -> Mapping[str, Any]:
         """Send each its signal, at random moments that are `gap` seconds apart on average; when each was sent."""
-        chance, sent = random.Random(2), {}
+        sent = {}
         for run_id in ids:
-            await asyncio.sleep(chance.uniform(0, 2 * gap))
+            await asyncio.sleep(_pauses.uniform(0, 2 * gap))
             sent[run_id] = time.monotonic_ns()
             await self.engine.signal(go(run_id), "x")
         return {"sent": sent}
@@ -134,7 +135,7 @@ class OurSide:
         """When each went on, as far as they have within so many seconds."""
         until = time.monotonic() + wait
         while not all(one in _stamps for one in ids) and time.monotonic() < until:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.003)
         return {"stamps": {one: _stamps[one] for one in ids if one in _stamps}}
 
     async def fly(self, count: int) -> Mapping[str, Any]:

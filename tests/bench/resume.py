@@ -38,9 +38,9 @@ async def resume(folder: Path, *, peers: bool = False) -> list[Row]:
     rows: list[Row] = []
     async with places(folder) as found:
         for kind in Places.KINDS:
-            rows += await _of(found, kind, Signaller("ours", "tests.bench.our_side", 200, 0.012))
+            rows += await _of(found, kind, Signaller("ours", "tests.bench.our_side", 200, 0.01))
             if python is not None:
-                count, gap = (40, 0.5) if kind == "SQLite" else (100, 0.04)
+                count, gap = (40, 0.5) if kind == "SQLite" else (100, 0.01)
                 rows += await _of(found, kind, Signaller(f"DBOS {DBOS}", "tests.bench.peers.dbos_side", count, gap, python))
     return rows
 
@@ -59,8 +59,11 @@ async def _of(found: Places, kind: str, who: Signaller) -> list[Row]:
 
 async def _row(who: Signaller, kind: str, way: str, role: str, *, worker: Side, sender: Side) -> Row:
     ids = (await worker.ask("park", count=who.count))["ids"]
-    sent = (await sender.ask("signal", ids=ids, gap=who.gap))["sent"]
-    stamps = (await worker.ask("stamps", ids=ids, wait=10))["stamps"]
+    sent: dict[str, int] = {}
+    stamps: dict[str, int] = {}
+    for one in ids:
+        sent |= (await sender.ask("signal", ids=[one], gap=who.gap))["sent"]
+        stamps |= (await worker.ask("stamps", ids=[one], wait=10))["stamps"]
     took = [(stamps[one] - sent[one]) / 1e9 for one in ids if one in stamps]
     lost = f", {len(ids) - len(took)} never heard" if len(took) < len(ids) else ""
     body = {"app": "", "cold": ", the body replayed for it"}[role]

@@ -71,7 +71,7 @@ async def judge(folder: Path, stories: Sequence[Story], *, deaths: int, drains: 
     with reading(folder) as read:
         _rows(read, stories, verdict)
         # a death right before the end is seen at once on a file, elsewhere by whoever starts next
-        gone = [row["owner"] for row in read("SELECT owner FROM moor_worker")] if has_file(folder) else []
+        gone = [row["owner"] for row in read("SELECT owner FROM moor_worker WHERE gone_at IS NULL")] if has_file(folder) else []
         verdict.wrong += [f"worker {owner} is still enrolled" for owner in gone]
         runs = [row["run_id"] for row in read("SELECT run_id FROM moor_run")]
         prompts = read("SELECT * FROM moor_prompt ORDER BY created_at")

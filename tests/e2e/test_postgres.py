@@ -96,7 +96,7 @@ async def service(tmp_path: Path, started: tuple[str, dict[int, Running]]) -> As
 
 async def enrolled(env: dict[str, str], count: int) -> None:
     """Wait until so many workers are there."""
-    while len(await asyncio.to_thread(rows, env, "SELECT 1 FROM moor_worker")) < count:
+    while len(await asyncio.to_thread(rows, env, "SELECT 1 FROM moor_worker WHERE gone_at IS NULL")) < count:
         await asyncio.sleep(0)
 
 
@@ -143,7 +143,7 @@ async def test_all_at_once_serves_and_works(tmp_path: Path, place: dict[str, str
         assert outcome["status"] == "completed"
         process.process.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(process.end) == 0
-    assert await asyncio.to_thread(rows, place, "SELECT 1 FROM moor_worker") == []
+    assert await asyncio.to_thread(rows, place, "SELECT 1 FROM moor_worker WHERE gone_at IS NULL") == []
 
 
 def test_start_asks_for_the_schema_of_its_namespace(tmp_path: Path, place: dict[str, str]) -> None:

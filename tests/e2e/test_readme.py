@@ -29,6 +29,12 @@ def call(address: str, body: object = None, *, token: str | None = None) -> dict
     return found
 
 
+def example() -> str:
+    """Return the app that the README writes."""
+    [block] = [block for block in house.python_blocks(README) if block.startswith("# app.py")]
+    return block
+
+
 def scripted(block: str) -> str:
     """Return the example with the scripted model in place of a paid one."""
     code, count = re.subn(r'model="[^"]+"', 'model="scripted"', block)
@@ -49,7 +55,7 @@ def test_the_walk_over_http_refunds_once(demo: Demo, tmp_path: Path) -> None:
 
 
 def test_the_example_app_is_complete() -> None:
-    [block] = house.python_blocks(README)
+    block = example()
     namespace: dict[str, Any] = {"__name__": "readme_app"}
     module = type(sys)("readme_app")
     sys.modules["readme_app"] = module
@@ -63,7 +69,7 @@ def test_the_example_app_is_complete() -> None:
 
 
 def test_the_example_app_starts_as_told(tmp_path: Path) -> None:
-    [block] = house.python_blocks(README)
+    block = example()
     (tmp_path / "app.py").write_text(scripted(block))
     token = "a-long-random-token"
     with started(COMMANDS["start"], tmp_path, env=prepared(tmp_path)) as base:

@@ -121,11 +121,16 @@ async def claim(tx: Tx, request: ClaimRequest, *, sweep: bool) -> list[tuple[Cla
     claims = []
     for run_id, got in zip(wanted, await loading.load(tx, [taken[run_id] for run_id in wanted]), strict=True):
         if isinstance(got, DurableError):
-            log.error("%s can't be taken, and is left alone for a while: %s", run_id, got)
-            await tx.run(_LEAVE, run_id, at + UNOPENABLE_MS, storable(str(got)))
+            await leave(tx, run_id, got, at)
         else:
             claims.append(got)
     return claims
+
+
+async def leave(tx: Tx, run_id: str, error: DurableError, at: int) -> None:
+    """Leave a run alone for a while that was taken and can't be opened."""
+    log.error("%s can't be taken, and is left alone for a while: %s", run_id, error)
+    await tx.run(_LEAVE, run_id, at + UNOPENABLE_MS, storable(str(error)))
 
 
 async def lose_expired(tx: Tx) -> int:
@@ -178,8 +183,8 @@ async def charge(tx: Tx, run_id: str, epoch: int, *, error: str, retry_at: int, 
 
 async def strand(tx: Tx, run_id: str, epoch: int, *, reason: str, code: str) -> None:
     """Give a run back that this code can't go on with; other code may take it at once."""
-    await fence(tx, run_id, epoch)
-    await events.append(tx, run_id, (history.of_strand(reason),))
+    held = await fence(tx, run_id, epoch)
+    await events.append(tx, run_id, (history.of_strand(reason, held.step_no),))
     await tx.run(_STRAND, run_id, await tx.now(), storable(reason), code)
 
 

@@ -26,12 +26,13 @@ _STEP: Final = """
 _NEXT: Final = """
     step_no = step_no + 1, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL, last_error = NULL,
     cancel_seq = CASE WHEN cancel_seq = $2 THEN 0 ELSE cancel_seq END,
-    phase = $3, turn_id = $4, last_at = $5, spec_version = $6, stranded = NULL, stranded_code = NULL
+    phase = $3, turn_id = $4, last_at = $5, spec_version = $6, stranded = NULL, stranded_code = NULL,
+    event_seq = $7, event_index = $8
 """
 _KEEP: Final = f"UPDATE moor_run SET {_NEXT}, attempt = 1, step_started_at = $5 WHERE run_id = $1"
 _LET_GO: Final = f"""
     UPDATE moor_run SET {_NEXT}, attempt = 0, step_started_at = NULL, owner = NULL, lease_until = NULL,
-        wake_at = {released_wake(seen="$7", now="$8", timer_at="$9", phase="$3")}
+        wake_at = {released_wake(seen="$9", now="$10", timer_at="$11", phase="$3")}
     WHERE run_id = $1
 """
 _CONSUME: Final = """
@@ -79,7 +80,9 @@ async def commit(tx: Tx, commit: StepCommit) -> tuple[Committed, Position | None
     await _write_step(tx, commit, held, at)
     await _consume(tx, commit)
     await submissions.settle(tx, commit.run_id, commit.outcomes, at)
-    await events.append(tx, commit.run_id, commit.events)
+    if commit.events:
+        seq, index = held.event_seq, held.event_index
+        await events.write(tx, commit.run_id, commit.events, seq=seq, index=index, attempt=held.attempt, at=at)
     for prompt in commit.prompts:
         await _open_prompt(tx, commit, prompt, created_seq=held.inbox_seq, at=at)
     await outbox.put(tx, commit.run_id, commit.outbox, at)
@@ -243,7 +246,17 @@ async def _open_prompt(tx: Tx, commit: StepCommit, draft: PromptDraft, *, create
 async def _next(tx: Tx, commit: StepCommit, held: Held, at: int) -> int:
     """Turn the run to its next step, or end it; return the cancel that is still pending, 0 for none."""
     cancelled = held.cancel_seq if held.cancel_seq in commit.consumed else -1
-    args = (commit.run_id, cancelled, commit.phase.value, commit.turn_id, at, versions.CURRENT_SPEC)
+    after = _moved(commit, held, at)
+    args = (
+        commit.run_id,
+        cancelled,
+        commit.phase.value,
+        commit.turn_id,
+        at,
+        versions.CURRENT_SPEC,
+        after.event_seq,
+        after.event_index,
+    )
     if commit.release or commit.end:
         await tx.run(_LET_GO, *args, commit.seen, await tx.now(), commit.timer_at)
     else:

@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -77,10 +78,13 @@ class Database:
         if self._closed:
             operation.close()
             raise Unavailable("the store is closed")
-        task = asyncio.get_running_loop().create_task(operation)
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(operation)
         self._tasks.add(task)
-        task.add_done_callback(self._forget)
-        return await asyncio.shield(task)
+        # what asyncio.shield does with two futures and three callbacks more
+        answer: asyncio.Future[T] = loop.create_future()
+        task.add_done_callback(partial(self._done, answer))
+        return await answer
 
     async def statement(self, sql: str, *args: Any, label: str | None = None) -> list[Row]:
         """Execute one statement that commits by itself; call it within `shield`.
@@ -114,15 +118,23 @@ class Database:
         Raises:
             Unavailable, Broken: for the database's own faults.
         """
+        rows = await self.rows_of(sql, *args, label=label)
+        return rows[0] if rows else None
+
+    async def rows_of(self, sql: str, *args: Any, label: str | None = None) -> list[Row] | None:
+        """Return the rows of a statement that did all; None as `attempt` does.
+
+        Raises:
+            Unavailable, Broken: for the database's own faults.
+        """
         try:
-            rows = await self.statement(sql, *args, label=label)
+            return await self.statement(sql, *args, label=label)
         except (asyncpg.DivisionByZeroError, asyncpg.UniqueViolationError):
             return None
         except FAULTS as error:
             if collides(error):
                 return None
             raise sorted_error(error) from error
-        return rows[0] if rows else None
 
     def tell(self, changed: frozenset[str]) -> None:
         """Tell of runs that a committed transaction changed."""
@@ -239,10 +251,20 @@ class Database:
                 usable = True
         self._pool.give_back(connection, usable=usable)
 
-    def _forget(self, task: asyncio.Task[Any]) -> None:
+    def _done(self, answer: asyncio.Future[Any], task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, DurableError):
+        if task.cancelled():
+            answer.cancel()
+            return
+        error = task.exception()
+        if error is not None and not isinstance(error, DurableError):
             log.debug("an operation failed", exc_info=error)
+        if answer.done():
+            return
+        if error is None:
+            answer.set_result(task.result())
+        else:
+            answer.set_exception(error)
 
 
 def _pass(points: MappingProxyType[str, str], label: str | None) -> None:

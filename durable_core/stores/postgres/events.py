@@ -49,6 +49,11 @@ async def append(tx: Tx, run_id: str, drafts: Sequence[EventDraft]) -> None:
         raise NotFound("run", run_id)
     seq, index, at, attempt, wrapped = row
     tx.note_key(run_id, wrapped)
+    await write(tx, run_id, drafts, seq=seq, index=index, attempt=attempt, at=at)
+
+
+async def write(tx: Tx, run_id: str, drafts: Sequence[EventDraft], *, seq: int, index: int, attempt: int, at: int) -> None:
+    """Write events whose numbers the caller counts on the run row; its key has to be known."""
     columns = sealed(tx.key(run_id), run_id, drafts, seq=seq, index=index)
     await tx.run(_INSERT, run_id, attempt, at, *columns)
     tx.changed.add(run_id)

@@ -6,13 +6,15 @@ What lives here: choosing between `plain.py` and `commits.py`, and keeping where
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from durable_core.clock import Clock
 from durable_core.crypto import SessionKey
-from durable_core.errors import LeaseLost
+from durable_core.errors import DurableError, LeaseLost, Unavailable
 from durable_core.model import (
     Claim,
     ClaimRequest,
@@ -23,11 +25,14 @@ from durable_core.model import (
     StepCommit,
 )
 from durable_core.stores import history
-from durable_core.stores.postgres import claims, commits, loading, plain
+from durable_core.stores.postgres import claims, commits, loading, plain, taking
 from durable_core.stores.postgres.database import COMMIT, RECORD, Database
 from durable_core.stores.postgres.loading import Position
-from durable_core.stores.postgres.tx import Row
+from durable_core.stores.postgres.runs import fence
+from durable_core.stores.postgres.tx import UNOPENABLE, Row, Tx
 from durable_core.stores.sealing import Sealing
+
+log = logging.getLogger("moorings.store")
 
 SWEEP_SECONDS: Final = 1.0
 """How often claims look for leases that are over; who died is known at once, this is for those who hang."""
@@ -45,17 +50,11 @@ class Holding:
 
     async def claim(self, request: ClaimRequest) -> list[Claim]:
         """Take due runs."""
-        sweep = self._is_sweep_due()
-        taken = await self._database.write(lambda tx: claims.claim(tx, request, sweep=sweep))
-        for claim, place in taken:
-            self._positions.put(claim.run_id, place)
-        return [claim for claim, _ in taken]
+        return await self._database.shield(self._claim(request))
 
     async def refresh(self, run_id: str, epoch: int) -> Claim:
         """Read a held run again."""
-        claim, place = await self._database.read(lambda tx: claims.refresh(tx, run_id, epoch), whole=True)
-        self._positions.put(run_id, place)
-        return claim
+        return await self._database.shield(self._refresh(run_id, epoch))
 
     def let_go(self, run_id: str) -> None:
         """Forget where a run stands that isn't held any more."""
@@ -63,8 +62,9 @@ class Holding:
 
     async def commit(self, commit: StepCommit) -> Committed:
         """Finish a step, and tell of it (S32)."""
-        told = replace(commit, events=(*commit.events, history.of_commit(commit)))
-        return await self._database.shield(self._commit(told))
+        if told := history.of_commit(commit):
+            commit = replace(commit, events=(*commit.events, *told))
+        return await self._database.shield(self._commit(commit))
 
     async def record(
         self,
@@ -142,6 +142,57 @@ class Holding:
 
     # ── inside ──
 
+    async def _claim(self, request: ClaimRequest) -> list[Claim]:
+        sweep = self._is_sweep_due()
+        if not sweep and not request.alone:
+            sql, args = taking.take(request, self._clock.override())
+            found = await self._database.rows_of(sql, *args)
+            if found is not None:
+                return await self._taken(found)
+        claimed = await self._database.transaction(lambda tx: claims.claim(tx, request, sweep=sweep))
+        for claim, place in claimed:
+            self._positions.put(claim.run_id, place)
+        return [claim for claim, _ in claimed]
+
+    async def _taken(self, found: list[Row]) -> list[Claim]:
+        """Return the claims of what one statement took."""
+        taken = []
+        for run_id, epoch, at, got in taking.read(self._sealing, found):
+            if isinstance(got, DurableError):
+                await self._leave(run_id, epoch, got, at)
+            elif got is not None:
+                claim, place = got
+                self._positions.put(run_id, place)
+                taken.append(claim)
+            else:
+                taken += await self._read_again(run_id, epoch, at)
+        return taken
+
+    async def _read_again(self, run_id: str, epoch: int, at: int) -> list[Claim]:
+        """Read a run that was taken with what it brings along; none where that can't be."""
+        try:
+            return [await self._refresh(run_id, epoch)]
+        except LeaseLost:
+            return []
+        except UNOPENABLE as error:
+            await self._leave(run_id, epoch, error, at)
+        except Unavailable as error:  # as if the answer to the claim had been lost: others are not to wait for it
+            log.warning("%s was taken and can't be read; its lease has to be over first: %s", run_id, error)
+        return []
+
+    async def _leave(self, run_id: str, epoch: int, error: DurableError, at: int) -> None:
+        async def work(tx: Tx) -> None:
+            await fence(tx, run_id, epoch)
+            await claims.leave(tx, run_id, error, at)
+
+        with suppress(LeaseLost):
+            await self._database.transaction(work)
+
+    async def _refresh(self, run_id: str, epoch: int) -> Claim:
+        claim, place = await self._database.lookup(lambda tx: claims.refresh(tx, run_id, epoch), whole=True)
+        self._positions.put(run_id, place)
+        return claim
+
     async def _commit(self, commit: StepCommit) -> Committed:
         run_id = commit.run_id
         at, session_key = self._standing(run_id, commit.epoch, commit.step_n)
@@ -162,13 +213,14 @@ class Holding:
         """Say what a step in one statement came to."""
         at, now, inbox_seq, cancel_seq = row[:4]
         run_id, seen = commit.run_id, commit.seen
-        if commit.release:
+        kept = not (commit.release or commit.end)
+        if not kept:
             self.let_go(run_id)
         else:
             after = plain.moved(before, commit.events)
             self._positions.put(run_id, after._replace(step_no=before.step_no + 1, attempt=1, step_started_at=at))
         self._database.tell(frozenset((run_id,)))
-        more = not commit.release and inbox_seq > seen
+        more = kept and inbox_seq > seen
         return Committed(
             step_no=commit.step_n + 1,
             signals=Signals(inbox_seq=inbox_seq, cancel_pending=cancel_seq > 0),

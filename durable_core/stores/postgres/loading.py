@@ -42,6 +42,8 @@ ALONG: Final = """
 """What `load` needs beside `CLAIM`: the key, where events stand, and whether there are commands, prompts, records to read."""
 _KEY: Final = len(rows.CLAIM.split(","))
 _SEQ, _INDEX, _COMMANDED, _ASKED, _RECORDED = range(_KEY + 1, _KEY + 6)
+WIDTH: Final = _RECORDED + 1
+"""How many columns `CLAIM` and `ALONG` have."""
 
 
 class Position(NamedTuple):
@@ -85,17 +87,23 @@ async def load(tx: Tx, taken: Sequence[Row]) -> list[tuple[Claim, Position] | Du
         except UNOPENABLE as error:
             loaded.append(error)
         else:
-            place = Position(
-                claim.epoch,
-                claim.step_no,
-                claim.attempt,
-                claim.deployment,
-                claim.step_started_at,
-                row[_SEQ],
-                row[_INDEX],
-            )
-            loaded.append((claim, place))
+            loaded.append((claim, position(claim, row)))
     return loaded
+
+
+def position(claim: Claim, row: Row) -> Position:
+    """Return where a claimed run stands, by the row of `CLAIM` and `ALONG`."""
+    return Position(claim.epoch, claim.step_no, claim.attempt, claim.deployment, claim.step_started_at, row[_SEQ], row[_INDEX])
+
+
+def wrapped_key(row: Row) -> bytes:
+    """Return the run's wrapped key."""
+    return bytes(row[_KEY])
+
+
+def brings_more(row: Row) -> bool:
+    """Tell whether there are prompts or records to read."""
+    return bool(row[_ASKED] or row[_RECORDED])
 
 
 async def commands_after(tx: Tx, run_id: str, seq: int) -> tuple[Command, ...]:

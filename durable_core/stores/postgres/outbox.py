@@ -93,12 +93,12 @@ _DEAD: Final = """
 # Its attempts stay: it may have been sent after all, so it is looked for first.
 _REPLAY: Final = """
     UPDATE moor_outbox SET state = 'pending', lane_seq = $2, done_at = NULL, attempts = greatest(attempts, 1)
-    WHERE delivery_id = $1 AND state = 'dead'
+    WHERE delivery_id = $1
 """
+_LOCK: Final = "SELECT 1 FROM moor_lane WHERE channel = $1 AND address = $2 FOR UPDATE"
 _DONE: Final = "UPDATE moor_outbox SET state = $2, ref = $3, last_error = $4, done_at = greatest(at, $5) WHERE delivery_id = $1"
 _POSTPONE: Final = "UPDATE moor_outbox SET attempts = attempts + $2, last_error = $3 WHERE delivery_id = $1"
 _KEEP: Final = "UPDATE moor_lane SET done_seq = done_seq + $3 WHERE channel = $1 AND address = $2"
-_KEEP_BACK: Final = "UPDATE moor_lane SET seq = seq - 1 WHERE channel = $1 AND address = $2"
 # Due again as long as it has pending rows, by its counters (CORE 1).
 _GIVE_BACK: Final = """
     UPDATE moor_lane SET owner = NULL, lease_until = NULL, done_seq = done_seq + $3,
@@ -270,13 +270,12 @@ async def replay(tx: Tx, delivery_id: str) -> bool:
     row = await tx.one(_DEAD, delivery_id)
     if row is None:
         return False
-    run_id, channel, address = row
-    lane = await tx.one(_LANES, [channel], [address], [1], await tx.now())
-    # whoever replays it at the same time has waited for the lane: the second finds it pending
-    if lane is None or await tx.one(_DEAD, delivery_id) is None:
-        await tx.run(_KEEP_BACK, channel, address)
+    run_id, *lane = row
+    await tx.one(_LOCK, *lane)
+    if await tx.one(_DEAD, delivery_id) is None:  # another one replayed it while this one waited for the lane
         return False
-    await tx.run(_REPLAY, delivery_id, lane[2])
+    (owed,) = await tx.all(_LANES, *_names([lane]), [1], await tx.now())
+    await tx.run(_REPLAY, delivery_id, owed[2])
     tx.changed.add(run_id)
     return True
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from durable_core import versions
 from durable_core.crypto import SessionKey
-from durable_core.model import EventDraft, RecordKind, StepCommit
+from durable_core.model import EventDraft, Phase, RecordKind, StepCommit
 from durable_core.stores import sealing
 from durable_core.stores.postgres import events
 from durable_core.stores.postgres.loading import Position
@@ -35,9 +35,27 @@ _AT: Final = "greatest(r.last_at, t.now)"
 _EVENTS: Final = """
     INSERT INTO moor_event (run_id, seq, idx, type, body, refs, attempt, at)
     SELECT $1, x.seq, x.idx, x.type, x.body, x.refs, {attempt}::bigint, h.at
-    FROM h, unnest({seq}::bigint[], {idx}::bigint[], {type}::text[], {body}::bytea[], {refs}::text[])
-        AS x (seq, idx, type, body, refs)
+    FROM h, {given} AS x (seq, idx, type, body, refs)
 """
+# Most commits have one event, few have many: the driver looks at each element of an array a dozen times.
+_ARRAYS: Final = "unnest({}::bigint[], {}::bigint[], {}::text[], {}::bytea[], {}::text[])"
+_ROW: Final = "({}::bigint, {}::bigint, {}::text, {}::bytea, {}::text)"
+_FEW: Final = 4
+"""Up to so many events are given as rows."""
+# Ending in one statement: where nothing but the run itself and the outcomes given ends with it. A statement sees what was there
+# when it began; what came in while it waited for the row shows in the row, by the count of the inbox.
+_ENDS_ALONE: Final = """
+    AND r.inbox_seq = {seen}::bigint
+    AND NOT EXISTS (SELECT 1 FROM moor_prompt p WHERE p.run_id = $1 AND p.outcome IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM moor_interaction i WHERE i.run_id = $1 AND i.status IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM moor_address o WHERE o.run_id = $1)
+    AND NOT EXISTS (
+        SELECT 1 FROM moor_admission o WHERE o.run_id = $1 AND o.outcome IS NULL AND o.submission_id <> ALL({settled}::text[])
+    )"""
+_ENDED: Final = """
+    attempt = 0, step_started_at = NULL, owner = NULL, lease_until = NULL, wake_at = NULL, cancel_seq = 0, epoch = epoch + 1,
+    status = 'ended', ended_at = greatest(r.last_at, t.now), end_reason = {reason},
+    purge_at = greatest(r.last_at, t.now) + keep_ms"""
 # What didn't go as expected undoes the statement by an error; the transaction that follows finds out what it was.
 _UNLESS: Final = "1 / CASE WHEN {expected} THEN 1 ELSE 0 END"
 
@@ -87,21 +105,21 @@ def is_plain(commit: StepCommit) -> bool:
         or commit.addresses
         or commit.starts
         or commit.move is not None
-        or commit.end is not None
     )
 
 
 def commit(commit: StepCommit, place: Position, key: SessionKey, override: int | None) -> tuple[str, list[Any]]:
     """Return the statement that finishes a step: at, now, inbox_seq, cancel_seq; no row where the run stands elsewhere."""
     run_id, n, step = commit.run_id, commit.step_n, commit.step
+    ends = commit.end is not None
     inputs = bool(commit.consumed or commit.outcomes)
     made = Statement(
         run_id,
         commit.epoch,
         n,
         override,
-        commit.phase.value,
-        commit.turn_id,
+        Phase.IDLE.value if ends else commit.phase.value,
+        None if ends else commit.turn_id,
         versions.CURRENT_SPEC,
         step.kind,
         step.name,
@@ -112,7 +130,9 @@ def commit(commit: StepCommit, place: Position, key: SessionKey, override: int |
         place.step_started_at,
         commit.redactions,
     )
-    if commit.release:
+    if ends:
+        made.add(commit.seen, commit.end, [item.submission_id for item in commit.outcomes])
+    elif commit.release:
         made.add(commit.seen, commit.timer_at)
     if commit.events:
         _add_events(made, key, run_id, commit.events, place)
@@ -130,7 +150,7 @@ def commit(commit: StepCommit, place: Position, key: SessionKey, override: int |
             ],
             [item.reply_step for item in outcomes],
         )
-    return _commit_sql(events=bool(commit.events), inputs=inputs, release=commit.release), made.args
+    return _commit_sql(events=_shape(commit.events), inputs=inputs, release=commit.release and not ends, ends=ends), made.args
 
 
 def record(
@@ -150,7 +170,7 @@ def record(
     made = Statement(run_id, place.epoch, place.step_no, override, place.attempt, name, kind.value, input_hash, sealed)
     if drafts:
         _add_events(made, key, run_id, drafts, place)
-    return _record_sql(events=bool(drafts)), made.args
+    return _record_sql(events=_shape(drafts)), made.args
 
 
 def append(
@@ -159,20 +179,25 @@ def append(
     """Return the statement that appends events: inbox_seq, cancel_seq."""
     made = Statement(run_id, place.epoch, place.step_no, override, place.attempt)
     _add_events(made, key, run_id, drafts, place)
-    return _append_sql(), made.args
+    return _append_sql(events=_shape(drafts)), made.args
 
 
 def moved(place: Position, drafts: Sequence[EventDraft]) -> Position:
     """Return where a run stands after events."""
-    return place._replace(
-        event_seq=place.event_seq + len(drafts), event_index=place.event_index + sum(draft.visible for draft in drafts)
-    )
+    seq, index = place.event_seq + len(drafts), place.event_index + sum(draft.visible for draft in drafts)
+    return Position(place.epoch, place.step_no, place.attempt, place.deployment, place.step_started_at, seq, index)
 
 
 def _add_events(made: Statement, key: SessionKey, run_id: str, drafts: Sequence[EventDraft], place: Position) -> None:
     after = moved(place, drafts)
     columns = events.sealed(key, run_id, drafts, seq=place.event_seq, index=place.event_index)
-    made.add(place.event_seq, after.event_seq, after.event_index, *columns)
+    made.add(place.event_seq, after.event_seq, after.event_index)
+    made.args += columns if len(drafts) > _FEW else [value for row in zip(*columns, strict=True) for value in row]
+
+
+def _shape(drafts: Sequence[EventDraft]) -> int:
+    """Return how a statement takes these events: as so many rows, or for more of them, as arrays."""
+    return min(len(drafts), _FEW + 1)
 
 
 def _seal(key: SessionKey, run_id: str, plain: bytes, at: Place) -> bytes:
@@ -183,10 +208,16 @@ def _numbers(start: int, count: int) -> list[str]:
     return [f"${n}" for n in range(start, start + count)]
 
 
-def _event_parts(start: int, attempt: str) -> tuple[str, str, str]:
+def _event_parts(start: int, attempt: str, shape: int) -> tuple[str, str, str]:
     """Return what events add to the head's SET, to its WHERE, and the part that writes them."""
-    expected, seq_after, index_after, *columns = _numbers(start, 8)
-    written = _EVENTS.format(attempt=attempt, **dict(zip(("seq", "idx", "type", "body", "refs"), columns, strict=True)))
+    if not shape:
+        return "", "", ""
+    expected, seq_after, index_after = _numbers(start, 3)
+    if shape > _FEW:
+        given = _ARRAYS.format(*_numbers(start + 3, 5))
+    else:
+        given = f"(VALUES {', '.join(_ROW.format(*_numbers(start + 3 + 5 * n, 5)) for n in range(shape))})"
+    written = _EVENTS.format(attempt=attempt, given=given)
     return (
         f", event_seq = {seq_after}::bigint, event_index = {index_after}::bigint",
         f" AND r.event_seq = {expected}::bigint",
@@ -195,31 +226,32 @@ def _event_parts(start: int, attempt: str) -> tuple[str, str, str]:
 
 
 @cache
-def _commit_sql(*, events: bool, inputs: bool, release: bool) -> str:
+def _commit_sql(*, events: int, inputs: bool, release: bool, ends: bool) -> str:
     number = 16
-    seen = timer = ""
-    if release:
+    after, alone = f"attempt = 1, step_started_at = {_AT}", ""
+    if ends:
+        seen, reason, settled = _numbers(number, 3)
+        number += 3
+        after, alone = _ENDED.format(reason=reason), _ENDS_ALONE.format(seen=seen, settled=settled)
+    elif release:
         seen, timer = _numbers(number, 2)
         number += 2
-    event_set = event_where = event_part = ""
-    if events:
-        event_set, event_where, event_part = _event_parts(number, "$10")
-        number += 8
-    if release:
         wake = released_wake(seen=seen, now="t.now", timer_at=timer, phase="$5")
         after = f"attempt = 0, step_started_at = NULL, owner = NULL, lease_until = NULL, wake_at = {wake}"
-    else:
-        after = f"attempt = 1, step_started_at = {_AT}"
+    event_set, event_where, event_part = _event_parts(number, "$10", events)
+    if events:
+        number += 3 + 5 * (events if events <= _FEW else 1)
     cancel = input_part = check = ""
     if inputs:
         cancel, input_part, check = _input_parts(number)
+        cancel = "" if ends else cancel
     return f"""
 WITH h AS (
     UPDATE moor_run r SET
         step_no = step_no + 1, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL, last_error = NULL,
         phase = $5, turn_id = $6, last_at = {_AT}, spec_version = $7, stranded = NULL, stranded_code = NULL,
         {after}{cancel}{event_set}
-    {_FROM} WHERE {_FENCED} AND r.redactions = coalesce($15::bigint, r.redactions){event_where}
+    {_FROM} WHERE {_FENCED} AND r.redactions = coalesce($15::bigint, r.redactions){event_where}{alone}
     RETURNING r.last_at AS at, t.now, r.inbox_seq, r.cancel_seq
 ), s AS (
     INSERT INTO moor_step (run_id, n, kind, name, attempt, spec_version, deployment, input, output, started_at, completed_at)
@@ -260,8 +292,8 @@ def _input_parts(start: int) -> tuple[str, str, str]:
 
 
 @cache
-def _record_sql(*, events: bool) -> str:
-    event_set, event_where, event_part = _event_parts(10, "$5") if events else ("", "", "")
+def _record_sql(*, events: int) -> str:
+    event_set, event_where, event_part = _event_parts(10, "$5", events)
     return f"""
 WITH h AS (
     UPDATE moor_run r SET progressed = 1, last_at = {_AT}{event_set} {_FROM} WHERE {_FENCED}{event_where}
@@ -276,8 +308,8 @@ SELECT h.inbox_seq, h.cancel_seq, {_UNLESS.format(expected="EXISTS (SELECT 1 FRO
 
 
 @cache
-def _append_sql() -> str:
-    event_set, event_where, event_part = _event_parts(6, "$5")
+def _append_sql(*, events: int) -> str:
+    event_set, event_where, event_part = _event_parts(6, "$5", events)
     return f"""
 WITH h AS (
     UPDATE moor_run r SET last_at = {_AT}{event_set} {_FROM} WHERE {_FENCED}{event_where}

@@ -113,23 +113,27 @@ async def statement(tx: Tx, sql: str, parameters: Mapping[str, Any]) -> list[tup
 
 async def version(tx: Tx) -> str | None:
     """Return the revision of the schema, None where there is none."""
-    try:
-        row = await tx.one("SELECT version_num FROM moor_alembic")
-    except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
-        return None
-    return None if row is None else str(row[0])
+    found = await _names(tx, "SELECT version_num FROM moor_alembic")
+    return found[0] if found else None
 
 
-async def applied(tx: Tx) -> list[str]:
+async def applied(tx: Tx) -> tuple[str, ...]:
     """Return the names of the revisions that were applied; none where the schema keeps no names."""
-    there = await tx.one("SELECT to_regclass('moor_revision')")
-    return [str(row[0]) for row in await tx.all("SELECT name FROM moor_revision")] if there and there[0] else []
+    return await _names(tx, "SELECT name FROM moor_revision")
 
 
 async def cluster_version(tx: Tx) -> int:
     """Return a number that grows with every transaction that writes."""
     row = await tx.one("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
     return 0 if row is None else int(row[0])
+
+
+async def _names(tx: Tx, sql: str) -> tuple[str, ...]:
+    """Read one column; nothing where there is no such table."""
+    try:
+        return tuple(str(name) for (name,) in await tx.all(sql))
+    except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
+        return ()
 
 
 def _run(tx: Tx, row: Row) -> Run:

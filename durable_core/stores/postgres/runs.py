@@ -171,12 +171,13 @@ async def delay(tx: Tx, new: NewRun) -> None:
 
 
 async def check_keys(tx: Tx) -> None:
-    """Open the newest run's key: with other keys than the data's nothing would be readable, and that is to be known at start.
+    """Open the key of one of the youngest runs: with other keys than the data's nothing is readable, and a start is to say so.
 
     Raises:
         KeyMissing, KeyWrong: it doesn't open.
     """
-    row = await tx.one("SELECT run_id, session_key FROM moor_run WHERE purged_at IS NULL ORDER BY created_at DESC LIMIT 1")
+    # by id, which an index has: by age, every run would be read at every start
+    row = await tx.one("SELECT run_id, session_key FROM moor_run WHERE purged_at IS NULL ORDER BY run_id DESC LIMIT 1")
     if row is not None:
         tx.note_key(*row)
         tx.key(row[0])

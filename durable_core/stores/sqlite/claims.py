@@ -173,8 +173,8 @@ def charge(tx: Tx, run_id: str, epoch: int, *, error: str, retry_at: int, seen: 
 
 def strand(tx: Tx, run_id: str, epoch: int, *, reason: str, code: str) -> None:
     """Give a run back that this code can't go on with; other code may take it at once."""
-    fence(tx, run_id, epoch)
-    events.append(tx, run_id, (history.of_strand(reason),))
+    held = fence(tx, run_id, epoch)
+    events.append(tx, run_id, (history.of_strand(reason, held.step_no),))
     tx.run(_STRAND, {"run_id": run_id, "reason": reason, "code": code, "now": tx.now})
 
 

@@ -34,7 +34,8 @@ _STEP: Final = """
 _NEXT: Final = """
     step_no = step_no + 1, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL, last_error = NULL,
     cancel_seq = CASE WHEN cancel_seq = :cancelled THEN 0 ELSE cancel_seq END,
-    phase = :phase, turn_id = :turn_id, last_at = :at, spec_version = :spec, stranded = NULL, stranded_code = NULL
+    phase = :phase, turn_id = :turn_id, last_at = :at, spec_version = :spec, stranded = NULL, stranded_code = NULL,
+    event_seq = :event_seq, event_index = :event_index
 """
 _KEEP: Final = f"UPDATE moor_run SET {_NEXT}, attempt = 1, step_started_at = :at WHERE run_id = :run_id"
 _LET_GO: Final = f"""
@@ -84,7 +85,9 @@ def commit(tx: Tx, commit: StepCommit) -> Committed:
     _write_step(tx, commit, held, at)
     _consume(tx, commit)
     submissions.settle(tx, commit.run_id, commit.outcomes, at)
-    events.append(tx, commit.run_id, (*commit.events, history.of_commit(commit)))
+    told = (*commit.events, *history.of_commit(commit))
+    if told:
+        events.write(tx, commit.run_id, told, seq=held.event_seq, index=held.event_index, attempt=held.attempt, at=at)
     for prompt in commit.prompts:
         _open_prompt(tx, commit, prompt, created_seq=held.inbox_seq, at=at)
     outbox.put(tx, commit.run_id, commit.outbox, at)
@@ -92,7 +95,7 @@ def commit(tx: Tx, commit: StepCommit) -> Committed:
         admission.admit(tx, start)
     for extra in commit.extra:
         tx.run(extra.sql, extra.parameters)
-    cancel_seq = _next(tx, commit, held, at)
+    cancel_seq = _next(tx, commit, held, at, told)
     tx.changed.add(commit.run_id)
     kept = not (commit.release or commit.end)
     return Committed(
@@ -231,7 +234,7 @@ def _open_prompt(tx: Tx, commit: StepCommit, draft: PromptDraft, *, created_seq:
     )
 
 
-def _next(tx: Tx, commit: StepCommit, held: Held, at: int) -> int:
+def _next(tx: Tx, commit: StepCommit, held: Held, at: int, told: Sequence[EventDraft]) -> int:
     """Turn the run to its next step, or end it; return the cancel that is still pending, 0 for none."""
     cancelled = held.cancel_seq if held.cancel_seq in commit.consumed else -1
     tx.run(
@@ -246,6 +249,8 @@ def _next(tx: Tx, commit: StepCommit, held: Held, at: int) -> int:
             "spec": versions.CURRENT_SPEC,
             "seen": commit.seen,
             "timer_at": commit.timer_at,
+            "event_seq": held.event_seq + len(told),
+            "event_index": held.event_index + sum(draft.visible for draft in told),
         },
     )
     if commit.end:

@@ -33,6 +33,11 @@ def append(tx: Tx, run_id: str, drafts: Sequence[EventDraft]) -> None:
     if row is None:
         raise NotFound("run", run_id)
     seq, index, at, attempt = row
+    write(tx, run_id, drafts, seq=seq, index=index, attempt=attempt, at=at)
+
+
+def write(tx: Tx, run_id: str, drafts: Sequence[EventDraft], *, seq: int, index: int, attempt: int, at: int) -> None:
+    """Write events whose numbers the caller counts on the run row."""
     written = []
     for draft in drafts:
         body = tx.seal(run_id, draft.body, sealing.event_body(seq))

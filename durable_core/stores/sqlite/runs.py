@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from durable_core import versions
+from durable_core.clock import SQLITE_NOW
 from durable_core.errors import LeaseLost
 from durable_core.model import CommandKind, NewRun, Phase, RunStatus, Signals
 from durable_core.stores import sealing
@@ -25,10 +26,10 @@ RELEASED_WAKE: Final = _RELEASED_WAKE.format(phase="phase")
 RELEASED_WAKE_AFTER_STEP: Final = _RELEASED_WAKE.format(phase=":phase")
 """For one that sets it."""
 
-_FENCE: Final = """
-    SELECT step_no, attempt, inbox_seq, cancel_seq, last_at, turn_id, deployment, step_started_at,
-        redactions
-    FROM moor_run WHERE run_id = ? AND epoch = ? AND owner IS NOT NULL AND status = 'open'
+_FENCE: Final = f"""
+    SELECT step_no, attempt, inbox_seq, cancel_seq, last_at, turn_id, deployment, step_started_at, redactions,
+        event_seq, event_index, {SQLITE_NOW}
+    FROM moor_run WHERE run_id = :run_id AND epoch = :epoch AND owner IS NOT NULL AND status = 'open'
 """
 _PUT: Final = """
     UPDATE moor_run SET
@@ -62,6 +63,8 @@ class Held(NamedTuple):
     deployment: str
     step_started_at: int | None
     redactions: int
+    event_seq: int
+    event_index: int
 
     @property
     def signals(self) -> Signals:
@@ -86,10 +89,12 @@ def fence(tx: Tx, run_id: str, epoch: int) -> Held:
     Raises:
         LeaseLost: it doesn't.
     """
-    row = tx.one(_FENCE, (run_id, epoch))
+    row = tx.one(_FENCE, {"run_id": run_id, "epoch": epoch, "now": tx.override})
     if row is None:
         raise LeaseLost(run_id, epoch)
-    return Held(*row)
+    *held, now = row
+    tx.note_now(now)
+    return Held(*held)
 
 
 def put_command(tx: Tx, run_id: str, *, kind: CommandKind, body: bytes, submission_id: str, principal: str) -> Entry | None:
@@ -135,11 +140,12 @@ def delay(tx: Tx, new: NewRun) -> None:
 
 
 def check_keys(tx: Tx) -> None:
-    """Open the newest run's key: with other keys than the data's nothing would be readable, and that is to be known at start.
+    """Open the key of one of the youngest runs: with other keys than the data's nothing is readable, and a start is to say so.
 
     Raises:
         KeyMissing, KeyWrong: it doesn't open.
     """
-    row = tx.one("SELECT run_id FROM moor_run WHERE purged_at IS NULL ORDER BY created_at DESC LIMIT 1")
+    # by id, which an index has: by age, every run would be read at every start
+    row = tx.one("SELECT run_id FROM moor_run WHERE purged_at IS NULL ORDER BY run_id DESC LIMIT 1")
     if row is not None:
         tx.key(row[0])

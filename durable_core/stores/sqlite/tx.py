@@ -27,13 +27,14 @@ _NOW: Final = f"SELECT {SQLITE_NOW}"
 class Tx:
     """One operation's view of a transaction; lives as long as the operation."""
 
-    __slots__ = ("_clock", "_now", "_sealing", "changed", "connection", "forgotten", "fresh")
+    __slots__ = ("_clock", "_key", "_now", "_sealing", "changed", "connection", "forgotten", "fresh")
 
     def __init__(self, connection: sqlite3.Connection, *, clock: Clock, sealing: Sealing, fresh: dict[str, SessionKey]) -> None:
         self.connection = connection
         self._clock = clock
         self._sealing = sealing
         self._now: int | None = None
+        self._key: tuple[str, SessionKey] | None = None
         self.fresh = fresh
         """Keys of runs made in this transaction: known to others only once it is committed."""
         self.changed: set[str] = set()
@@ -48,6 +49,16 @@ class Tx:
             override = self._clock.override()
             self._now = override if override is not None else int(self.connection.execute(_NOW, {"now": None}).fetchall()[0][0])
         return self._now
+
+    @property
+    def override(self) -> int | None:
+        """What `SQLITE_NOW` is bound to, in a statement that reads more than the time."""
+        return self._clock.override()
+
+    def note_now(self, now: int) -> None:
+        """Take the time that a statement of this operation returned; the first one counts."""
+        if self._now is None:
+            self._now = now
 
     def one(self, sql: str, parameters: Parameters = ()) -> Row | None:
         """Return the first row. All rows are fetched: a statement left open would outlive its transaction."""
@@ -91,6 +102,8 @@ class Tx:
         Raises:
             ContentGone: the key was dropped.
         """
+        if self._key is not None and self._key[0] == run_id:
+            return self._key[1]
         key = self.fresh.get(run_id) or self._sealing.cached(run_id)
         if key is None:
             row = self.one("SELECT session_key FROM moor_run WHERE run_id = ?", (run_id,))
@@ -99,6 +112,7 @@ class Tx:
             if not row[0]:
                 raise ContentGone(run_id)
             key = self._sealing.unwrap(run_id, row[0])
+        self._key = (run_id, key)
         return key
 
     @property

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from durable_core.clock import SQLITE_NOW
 from durable_core.model import Abilities, DueWork, Incarnation
 from durable_core.schema import HEAD
 from durable_core.stores import rows
 from durable_core.stores.sqlite import claims, outbox
-from durable_core.stores.sqlite.tx import Parameters, Tx
+from durable_core.stores.sqlite.tx import Tx
 
 _ENROL: Final = """
     INSERT INTO moor_worker
@@ -33,14 +34,17 @@ _INTERACTIONS: Final = """
 # Whoever has gone is remembered for a while: what it could read is not stranded at once (CORE 10).
 _GONE: Final = "UPDATE moor_worker SET gone_at = ? WHERE owner = ? AND gone_at IS NULL"
 _FORGET: Final = "DELETE FROM moor_worker WHERE gone_at < ?"
-_RUN_AT: Final = f"SELECT wake_at FROM moor_run WHERE {claims.TAKABLE} ORDER BY wake_at LIMIT 1"
 # A lease that is over is due too: its owner may be alive and frozen, and whoever claims takes it back.
-_RUN_OVER: Final = "SELECT min(lease_until) FROM moor_run WHERE owner IS NOT NULL AND lease_until < :now"
-_LANE_OVER: Final = "SELECT min(lease_until) FROM moor_lane WHERE owner IS NOT NULL AND lease_until < :now"
-_LANE_AT: Final = f"""
-    SELECT due_at FROM moor_lane WHERE due_at IS NOT NULL AND owner IS NULL AND {outbox.OF_CHANNELS} ORDER BY due_at LIMIT 1
+_DUE: Final = f"""
+    SELECT
+        (SELECT wake_at FROM moor_run WHERE {claims.TAKABLE} ORDER BY wake_at LIMIT 1),
+        (SELECT min(lease_until) FROM moor_run WHERE owner IS NOT NULL AND lease_until < {SQLITE_NOW}),
+        (SELECT due_at FROM moor_lane
+         WHERE due_at IS NOT NULL AND owner IS NULL AND {outbox.OF_CHANNELS} ORDER BY due_at LIMIT 1),
+        (SELECT min(lease_until) FROM moor_lane WHERE owner IS NOT NULL AND lease_until < {SQLITE_NOW}),
+        (SELECT due_at FROM moor_interaction WHERE status IS NULL ORDER BY due_at LIMIT 1),
+        {SQLITE_NOW}
 """
-_INTERACTION_AT: Final = "SELECT due_at FROM moor_interaction WHERE status IS NULL ORDER BY due_at LIMIT 1"
 _OWNERS: Final = """
     SELECT owner FROM moor_run WHERE owner IS NOT NULL
     UNION SELECT owner FROM moor_lane WHERE owner IS NOT NULL
@@ -84,11 +88,13 @@ def reap(tx: Tx, owner: str, *, alive: bool) -> int:
 
 def due(tx: Tx, abilities: Abilities) -> DueWork:
     """Return when something is due next that this worker may take."""
+    parameters = {"now": tx.override, **rows.abilities(abilities), **outbox.of_channels(abilities.channels)}
+    ((run_at, run_over, lane_at, lane_over, interaction_at, now),) = tx.all(_DUE, parameters)
     return DueWork(
-        run_at=_earlier(_first(tx, _RUN_AT, rows.abilities(abilities)), _first(tx, _RUN_OVER, {"now": tx.now})),
-        lane_at=_earlier(_first(tx, _LANE_AT, outbox.of_channels(abilities.channels)), _first(tx, _LANE_OVER, {"now": tx.now})),
-        interaction_at=_first(tx, _INTERACTION_AT),
-        now=tx.now,
+        run_at=_earlier(run_at, run_over),
+        lane_at=_earlier(lane_at, lane_over),
+        interaction_at=interaction_at,
+        now=now,
         owners=tuple(row[0] for row in tx.all(_OWNERS)),
     )
 
@@ -98,11 +104,6 @@ def _give_back(tx: Tx, owner: str) -> None:
     tx.changed.update(run_id for (run_id,) in tx.all(_INTERACTIONS, {"now": tx.now, "owner": owner}))
     tx.run(_GONE, (tx.now, owner))
     tx.run(_FORGET, (tx.now - rows.REMEMBERED_MS,))
-
-
-def _first(tx: Tx, sql: str, parameters: Parameters = ()) -> int | None:
-    row = tx.one(sql, parameters)
-    return None if row is None or row[0] is None else int(row[0])
 
 
 def _earlier(one: int | None, other: int | None) -> int | None:

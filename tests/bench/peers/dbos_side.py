@@ -29,6 +29,7 @@ CLOSED = os.environ.get("BENCH_GATE") == "closed"
 """Whether the sixth step of a workflow in flight stays where it is, to be killed there."""
 STEPS = 10
 
+_pauses = random.Random(2)
 _stamps: dict[str, int] = {}
 _arrived: set[str] = set()
 _finished: dict[str, int] = {}
@@ -108,10 +109,10 @@ async def park(count: int) -> Mapping[str, Any]:
 
 async def signal(ids: list[str], gap: float) -> Mapping[str, Any]:
     """Send each its message, at random moments that are `gap` seconds apart on average; when each was sent."""
-    chance, sent = random.Random(2), {}
+    sent = {}
     send = DBOS.send_async if _client is None else _client.send_async
     for workflow_id in ids:
-        await asyncio.sleep(chance.uniform(0, 2 * gap))
+        await asyncio.sleep(_pauses.uniform(0, 2 * gap))
         sent[workflow_id] = time.monotonic_ns()
         await send(workflow_id, "x", "go")
     return {"sent": sent}
@@ -121,7 +122,7 @@ async def stamps(ids: list[str], wait: float) -> Mapping[str, Any]:
     """When each went on, as far as they have within so many seconds."""
     until = time.monotonic() + wait
     while not all(one in _stamps for one in ids) and time.monotonic() < until:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.003)
     return {"stamps": {one: _stamps[one] for one in ids if one in _stamps}}
 
 

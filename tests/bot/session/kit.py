@@ -290,12 +290,12 @@ class Thread:
     async def ended(self) -> bool:
         return (await self.store.run(self.run_id)).status is RunStatus.ENDED
 
-    async def check(self) -> None:
+    async def check(self, *, rebuilt: bool = True) -> None:
         """Check what holds for every settled thread: a whole history, one result a call, each input with one outcome.
 
         And what holds for every store: among it that runs can be rebuilt from their lists.
         """
-        await check_store(self.store)
+        await check_store(self.store, rebuilt=rebuilt)
         run = await self.store.run(self.run_id)
         if run.turn_id is None:
             validate_history(await self.history())

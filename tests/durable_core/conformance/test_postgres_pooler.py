@@ -45,19 +45,20 @@ async def test_a_pooler_that_nobody_was_told_of_is_named(migrated_url: str, pgbo
         await postgres_store(url, DatabaseClock()).open()
 
 
+@pytest.fixture(scope="session")
+def odd(postgres: PrivatePostgres, migrated: str) -> str:
+    """Make a database whose tables are in a schema with an odd name."""
+    name = postgres.create(migrated)
+    with psycopg.connect(host=str(postgres.folder), user="postgres", dbname=name, autocommit=True) as connection:
+        connection.execute(f"ALTER SCHEMA public RENAME TO {quoted(ODD)}; CREATE SCHEMA public".encode())
+    return name
+
+
 class TestInANamespace(Prompts):
     """What has the most tables in its statements."""
 
     shared = True
     url: str
-
-    @pytest.fixture(scope="class")
-    def odd(self, postgres: PrivatePostgres, migrated: str) -> Iterator[str]:
-        name = postgres.create(migrated)
-        with psycopg.connect(host=str(postgres.folder), user="postgres", dbname=name, autocommit=True) as connection:
-            connection.execute(f"ALTER SCHEMA public RENAME TO {quoted(ODD)}; CREATE SCHEMA public".encode())
-        yield name
-        postgres.drop(name)
 
     @pytest.fixture(autouse=True)
     def database(self, postgres: PrivatePostgres, odd: str) -> Iterator[None]:

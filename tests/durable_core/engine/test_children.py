@@ -59,6 +59,37 @@ async def test_a_child_that_fails_is_told_to_its_parent(world: World) -> None:
             await result(await engine.start(careless))
 
 
+async def test_a_child_that_goes_on_by_itself_begins_with_the_end_of_its_parent(world: World) -> None:
+    @workflow
+    async def at_once(ctx: WorkflowContext) -> str:
+        return ctx.start(leaf, 1).run_id
+
+    @workflow
+    async def late(ctx: WorkflowContext) -> None:
+        ctx.start(leaf, 2)
+        await ctx.sleep(1)
+        ctx.start(leaf, 3)
+        raise ValueError("this doesn't stop them")
+
+    @workflow
+    async def unstorable(ctx: WorkflowContext) -> None:
+        ctx.start(leaf, object())
+
+    async with world.engine(at_once, late, unstorable, leaf) as engine:
+        child = engine.run(await result(await engine.start(at_once)))
+        assert await result(child) == 10
+        failing = await engine.start(late)
+        await parked(failing)
+        world.advance(seconds=1)
+        with pytest.raises(RunFailed, match="doesn't stop them"):
+            await result(failing)
+        started = [event.data["run_id"] for event in await events_of(failing, "child.started")]
+        assert [await result(engine.run(run_id)) for run_id in started] == [20, 30]
+        with pytest.raises(RunFailed) as failed:
+            await result(await engine.start(unstorable))
+        assert failed.value.code == "unstorable"
+
+
 async def test_one_key_is_one_child_however_often_and_whenever_it_is_asked_for(world: World) -> None:
     @workflow
     async def parent(ctx: WorkflowContext) -> list[int]:
@@ -150,3 +181,79 @@ async def test_a_child_of_another_app_waits_for_its_worker(world: World) -> None
 @workflow
 async def step_of_its_own(ctx: WorkflowContext) -> int:
     return await ctx.step(step(lambda: 1, name="one"))
+
+
+# ── started as the last thing ──
+
+
+@pytest.mark.parametrize("how", ["first", "after a step", "then fails", "cancelled"])
+async def test_a_child_that_is_started_last_is_started_once(world: World, how: str) -> None:
+    @workflow
+    async def parent(ctx: WorkflowContext) -> None:
+        if how == "cancelled":
+            try:
+                await ctx.sleep(3600)
+            finally:
+                ctx.start(leaf, 1, key="last")
+        if how != "first":
+            await ctx.step(step(lambda: 1, name="one"))
+        ctx.start(leaf, 1, key="last")
+        ctx.start(leaf, 1, key="last")
+        ctx.progress("started")
+        if how == "then fails":
+            raise ValueError(how)
+
+    async with world.engine(parent, leaf, work=False) as engine:
+        run = await engine.start(parent)
+        await engine.run_due()
+        if how == "cancelled":
+            await run.cancel()
+            await engine.run_due()
+        assert (await run.status()).ended_at
+        (child,) = await engine.runs(workflow="leaf")
+        assert await result(engine.run(child.run_id)) == 10
+        assert {event.data["run_id"] for event in await events_of(run, "child.started")} == {child.run_id}
+
+
+async def test_arguments_of_a_last_child_that_can_not_be_kept_fail_its_parent(world: World) -> None:
+    @workflow
+    async def parent(ctx: WorkflowContext) -> None:
+        ctx.start(leaf, object())
+
+    async with world.engine(parent, leaf) as engine:
+        with pytest.raises(RunFailed) as failed:
+            await result(await engine.start(parent))
+        assert failed.value.code == "unstorable"
+
+
+async def test_each_who_asks_for_a_child_gets_a_result_of_its_own(world: World) -> None:
+    @workflow
+    async def makes(ctx: WorkflowContext) -> dict[str, list[int]]:
+        return {"n": [1]}
+
+    @workflow
+    async def parent(ctx: WorkflowContext) -> list[Any]:
+        first = await ctx.child(makes, key="k")
+        first["n"].append(2)
+        second = await ctx.child(makes, key="k")
+        second["n"].append(3)
+        await ctx.sleep(1)
+        return [first, second, await ctx.child(makes, key="k")]
+
+    expected = [{"n": [1, 2]}, {"n": [1, 3]}, {"n": [1]}]
+    async with world.engine(parent, makes) as engine:
+        cold = await engine.start(parent)
+        await until(lambda: twice_came(cold))
+        await parked(cold)
+    async with world.engine(parent, makes, work=False) as engine:
+        world.advance(seconds=1)
+        warm = await engine.start(parent)
+        await engine.run_due()
+        assert await result(engine.run(cold.run_id)) == expected
+        world.advance(seconds=1)
+        await engine.run_due()
+        assert await result(warm) == expected
+
+
+async def twice_came(run: Any) -> bool:
+    return len(await events_of(run, "child.completed")) == 2

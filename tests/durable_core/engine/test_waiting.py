@@ -10,12 +10,14 @@ import pytest
 
 from durable_core.context import WorkflowContext
 from durable_core.errors import Conflict, NotFound, PromptTaken, RunFailed, SessionEnded
+from durable_core.failures import HookTaken
 from durable_core.model import AnswerStatus
 from durable_core.operations import Hook, Option
 from durable_core.registry import step, workflow
 from tests.durable_core.engine.breaking import Failing
 from tests.durable_core.engine.worlds import World, events_of, parked, result, until
 
+TILL = "payment:till"
 GO = [Option("go", "Go"), Option("stop", "Stop")]
 
 
@@ -78,6 +80,65 @@ async def test_a_hook_belongs_to_one_open_run(world: World) -> None:
         await parked(again)
         await engine.signal("payment:o-1", "next")
         assert await result(again) == "next"
+
+
+async def test_a_body_is_told_that_a_hook_is_taken_the_same_live_and_replayed(world: World) -> None:
+    @workflow
+    async def patient(ctx: WorkflowContext, before: bool) -> list[Any]:
+        told: list[Any] = [await ctx.step(step(lambda: 1, name="one"))] if before else []
+        for _ in range(3):
+            waiting = [asyncio.ensure_future(ctx.wait_for("payment:till")) for _ in range(2)]
+            done = await asyncio.gather(*waiting, return_exceptions=True)
+            told += [one.hook if isinstance(one, HookTaken) else one for one in done]
+            await ctx.sleep(60)
+        return told
+
+    async with world.engine(patient, pays, work=False) as engine:
+        owner = await engine.start(pays, "till")
+        await engine.run_due()
+        runs = [await engine.start(patient, before) for before in (False, True)]
+        await engine.run_due()
+    for _ in range(2):
+        async with world.engine(patient, pays, work=False) as engine:  # a cold body each time
+            world.advance(seconds=60)
+            await engine.run_due()
+    async with world.engine(patient, pays, work=False) as engine:
+        await engine.signal("payment:till", "paid")
+        await engine.run_due()
+        assert await result(engine.run(owner.run_id)) == "paid"
+        world.advance(seconds=60)
+        await engine.run_due()
+        assert await result(engine.run(runs[0].run_id)) == [TILL] * 6
+        assert await result(engine.run(runs[1].run_id)) == [1, *[TILL] * 6]
+
+
+async def test_a_hook_that_was_taken_is_asked_for_again(world: World) -> None:
+    @workflow
+    async def patient(ctx: WorkflowContext) -> list[Any]:
+        told: list[Any] = []
+        while len(told) < 3:
+            try:
+                told.append(await ctx.wait_for("payment:till"))
+            except HookTaken as taken:
+                told.append(taken.hook)
+                await ctx.sleep(60)
+        return told
+
+    async with world.engine(patient, pays, work=False) as engine:
+        owner = await engine.start(pays, "till")
+        await engine.run_due()
+        run = await engine.start(patient)
+        await engine.run_due()
+        await engine.signal("payment:till", "first")
+        await engine.run_due()
+        assert await result(owner) == "first"
+        world.advance(seconds=60)
+        await engine.run_due()
+        assert len(await events_of(run, "signal.awaited")) == 1
+        for value in ("second", "third"):
+            assert await engine.signal("payment:till", value) == run.run_id
+        await engine.run_due()
+        assert await result(run) == [TILL, "second", "third"]
 
 
 @workflow

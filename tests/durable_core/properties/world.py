@@ -125,7 +125,7 @@ class PostgresWorld(World):
         self._url = url
         self._connection = psycopg.connect(url.replace("postgresql+psycopg", "postgresql"), autocommit=True)
         named = self._connection.execute("SELECT tablename FROM pg_tables WHERE tablename LIKE 'moor\\_%'").fetchall()
-        self._tables = sorted(str(name) for (name,) in named if name != "moor_alembic")
+        self._tables = sorted(str(name) for (name,) in named if name not in {"moor_alembic", "moor_revision"})
         self._numbers = itertools.count()
 
     def clear(self) -> None:

@@ -100,7 +100,7 @@ async def test_a_file_of_the_first_revision_goes_on_where_it_was(tmp_path: Path)
         await thread.click("approve")
         await thread.work()
         assert sorted(thread.log.names()) == ["put_once", "refund"]
-        await thread.check()
+        await thread.check(rebuilt=False)  # the first version told less in a run's list
         before = await thread.store.steps(found.run_id)
         await thread.say("and once more", address="fake:v1:parked")
         await thread.work()

@@ -122,12 +122,20 @@ async def recorded(engine: Engine, run_id: str) -> list[Any]:
 
 
 async def started(engine: Engine, count: int) -> list[str]:
-    """Start runs of five steps."""
+    """Start runs of five steps; while the database is away, try again under the same key."""
     ids: list[str] = []
     while len(ids) < count:
-        handles = await asyncio.gather(*(engine.start(five) for _ in range(min(50, count - len(ids)))))
-        ids += [handle.run_id for handle in handles]
+        ids += await asyncio.gather(*(_started(engine, uuid.uuid4().hex) for _ in range(min(50, count - len(ids)))))
     return ids
+
+
+async def _started(engine: Engine, key: str) -> str:
+    async with asyncio.timeout(OUTAGE_SECONDS):
+        while True:
+            try:
+                return (await engine.start(five, key=key)).run_id
+            except Unavailable:
+                await asyncio.sleep(0.1)
 
 
 def tell_losses(store: Store) -> None:

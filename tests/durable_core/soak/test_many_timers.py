@@ -10,8 +10,8 @@ from durable_core.model import RunStatus
 from tests.durable_core.soak import app
 from tests.durable_core.soak.scale import chance, scaled
 
-PENDING = scaled(100_000, 4_000)
-SLEEPERS = scaled(10_000, 400)
+PENDING = scaled(100_000, 2_000)
+SLEEPERS = scaled(10_000, 200)
 """How many of these have a body that sleeps; the others have a delayed start."""
 DUE = 60
 TOGETHER = 200
