@@ -96,6 +96,7 @@ class Ingress:
 
     async def _event(self, channel: str, event: Event, receipts: list[Receipt], clicks: list[ClickResult]) -> None:
         try:
+            _check(event)
             match event:
                 case Message():
                     run = await self.store.run_at(channel, event.address) if event.text.strip() else None
@@ -195,6 +196,18 @@ class Ingress:
         except Conflict:
             return ClickResult("refused", "This click was already used for something else.")
         return ClickResult(receipt.status.value, explain(receipt), receipt)
+
+
+def _check(event: Event) -> None:
+    """Refuse what no column of a database takes. Raises: Unstorable."""
+    if isinstance(event, Ignored):
+        return
+    texts = {"address": event.address, "key": event.key, "author.id": event.author.id, "author.name": event.author.name}
+    if isinstance(event, Click):
+        texts["value"] = event.value
+    for path, text in texts.items():
+        if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in text):
+            raise Unstorable(path, "str with NUL or a lone surrogate")
 
 
 def principal(channel: str, author: Author) -> Principal:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from durable_core.registry import Workflow, step, workflow
     from durable_core.retry import RetryPolicy
     from durable_core.store import Store
-    from durable_core.stores.open import open_store
+    from durable_core.stores.open import StoreOptions, open_store
     from durable_core.streams import EventView, Streams
     from durable_core.worker import Duties, Held, Worker, WorkerOptions
 
@@ -52,6 +52,7 @@ __all__ = [
     "StepContext",
     "StepFailed",
     "Store",
+    "StoreOptions",
     "Streams",
     "Webhook",
     "Worker",
@@ -77,7 +78,7 @@ _HOMES = {
     "registry": ("Workflow", "step", "workflow"),
     "retry": ("RetryPolicy",),
     "store": ("Store",),
-    "stores.open": ("open_store",),
+    "stores.open": ("StoreOptions", "open_store"),
     "streams": ("EventView", "Streams"),
     "worker": ("Duties", "Held", "Worker", "WorkerOptions"),
 }

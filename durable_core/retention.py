@@ -52,6 +52,12 @@ class Purger:
                 log.exception("deleting content that is over failed; trying again later")
                 wait = self._options.idle
 
+    async def once(self, batches: int = 20) -> None:
+        """Delete what is over now, at most so many batches: for who doesn't stay."""
+        for _ in range(batches):
+            if await self.turn() == self._options.idle:
+                return
+
     async def turn(self) -> float:
         """Delete one batch; return how long to rest before the next."""
         gone = await self._store.purge(limit=self._options.batch)

@@ -131,6 +131,7 @@ class Worker:
                 if once and self._claimed:
                     self._limit = self._claimed
                 if pause and not self._work() and not self._wake.is_set():
+                    await self._purger.once()
                     return self._claimed
                 if pause:
                     await self._pause(pause)

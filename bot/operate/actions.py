@@ -239,6 +239,7 @@ async def cancel(store: Store, run_id: str) -> str:
     detail = (await store.submission(submission_id)).detail
     if detail is not None:
         return f"{run_id} does nothing that could be stopped."
+    await store.unstrand(run_id)
     return f"{run_id} is told to stop."
 
 

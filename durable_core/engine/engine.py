@@ -143,9 +143,9 @@ class Engine:
             self._runner.warm.clear()
         if self._streams is not None:
             self._streams.stop()
+        store, self._store = self._store, None
         if self._waiters is not None:
             self._waiters.stop()
-        store, self._store = self._store, None
         if store is not None and isinstance(self._database, str):
             await store.close()
 
@@ -297,11 +297,13 @@ class Engine:
         return receipt.run_id
 
     async def cancel(self, run_id: str, reason: str = "", *, by: str = "") -> bool:
-        """Cancel a run; False when it had ended. Raises: NotFound."""
+        """Cancel a run; False when it had ended. One that is set aside ends without its code. Raises: NotFound."""
         try:
-            return (await self.store.admit(cancel_admission(run_id, reason=reason, by=by))).seq > 0
+            taken = (await self.store.admit(cancel_admission(run_id, reason=reason, by=by))).seq > 0
         except SessionEnded:
             return False
+        await self.store.unstrand(run_id)
+        return taken
 
     async def prompts(self, run_id: str) -> list[PromptView]:
         """Return what a run asks people, oldest first."""

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from durable_core import codec
+from durable_core.engine import formats
 from durable_core.errors import ContentGone, RunCancelled, RunFailed, Unavailable
 from durable_core.model import Phase, Prompt, Run, RunStatus
 from durable_core.store import Store
@@ -53,8 +54,11 @@ class Waiters:
         self._unwatch = self._store.watch(self._on_change)
 
     def stop(self) -> None:
-        """Stop hearing of changes."""
+        """Stop hearing of changes; who waits looks once more, and learns that the engine is closed."""
         self._unwatch()
+        for flags in self._flags.values():
+            for flag in flags:
+                flag.set()
 
     @contextmanager
     def flag(self, run_id: str) -> Iterator[Flag]:
@@ -139,7 +143,9 @@ class RunHandle:
         Raises:
             RunFailed, RunCancelled: how else it ended.
             TimeoutError: it has not ended yet.
+            RuntimeError: the engine was closed meanwhile.
             ContentGone: it ended so long ago that its result was deleted.
+            Stranded: a newer version wrote its result.
             NotFound: there is no such run.
         """
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
@@ -180,7 +186,7 @@ class RunHandle:
 
 
 async def result_of(store: Store, run: Run) -> Any:
-    """Return what an ended run returned. Raises: RunFailed, RunCancelled, ContentGone."""
+    """Return what an ended run returned. Raises: RunFailed, RunCancelled, ContentGone, Stranded."""
     reason = run.end_reason or CANCELLED
     if reason not in {COMPLETED, FAILED, CANCELLED}:
         raise RunCancelled(run.run_id, reason, f"it was ended: {reason}")
@@ -192,7 +198,7 @@ async def result_of(store: Store, run: Run) -> Any:
 
 
 def _result(run_id: str, reason: str, body: bytes) -> Any:
-    output = cast("dict[str, Any]", codec.decode(body))
+    output = formats.read(formats.Kind.STEP, body, run_id=run_id)
     if output["ok"]:
         return output["value"]
     error = output["error"]

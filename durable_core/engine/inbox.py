@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
-from durable_core import codec
+from durable_core import codec, internal
+from durable_core.engine import formats
 from durable_core.engine.live import Asked, Live, is_start
 from durable_core.engine.signals import HOOK, new_token
 from durable_core.engine.steps import Attempted, Tries
 from durable_core.failures import HookTaken
-from durable_core.internal import read
 from durable_core.model import Command, CommandKind, PromptOutcome, PromptSettlement
 from durable_core.operations import EntryKind, OpKind
 
@@ -53,10 +53,15 @@ def next_completion(live: Live, public_url: str | None) -> Completion | None:
     )
 
 
+def read_command(live: Live, command: Command) -> dict[str, Any]:
+    """Read what came in. Raises: Stranded."""
+    return formats.read(formats.Kind.COMMAND, command.body, run_id=live.run_id)
+
+
 def unanswered(live: Live) -> Command | None:
     """Return an answer whose prompt was not read yet."""
     for command in live.inbox.values():
-        if command.kind is CommandKind.RESPONSE and read(command.body)["prompt_id"] not in live.settled:
+        if command.kind is CommandKind.RESPONSE and read_command(live, command)["prompt_id"] not in live.settled:
             return command
     return None
 
@@ -70,7 +75,7 @@ def _is_stale(live: Live, command: Command) -> bool:
     if command.kind is CommandKind.CANCEL:
         return live.cancel_at is not None
     if command.kind is CommandKind.RESPONSE:
-        prompt = live.settled.get(read(command.body)["prompt_id"])
+        prompt = live.settled.get(read_command(live, command)["prompt_id"])
         return prompt is not None and prompt.call_id not in live.wanted
     return False
 
@@ -83,7 +88,7 @@ def _cancel(live: Live) -> Completion | None:
         return None
     for command in live.inbox.values():
         if command.kind is CommandKind.CANCEL:
-            about = {"reason": str(read(command.body).get("reason", "")), "by": command.principal}
+            about = {"reason": str(read_command(live, command).get("reason", "")), "by": command.principal}
             output = codec.encode({"ok": True, "value": about})
             return Completion(kind=EntryKind.CANCEL, output=output, consumed=(command.seq,), about=about)
     return None
@@ -102,7 +107,7 @@ def _completion(live: Live, command: Command) -> Completion | None:
         case CommandKind.RESPONSE:
             return _answer(live, command)
         case CommandKind.SIGNAL:
-            body = read(command.body)
+            body = read_command(live, command)
             return _child(live, command, body) if body["kind"] == "child" else _signal(live, command, body)
         case CommandKind.CANCEL if live.cancel_at is None:
             return _cancel(live)
@@ -111,10 +116,10 @@ def _completion(live: Live, command: Command) -> Completion | None:
 
 
 def _answer(live: Live, command: Command) -> Completion | None:
-    prompt = live.settled.get(read(command.body)["prompt_id"])
+    prompt = live.settled.get(read_command(live, command)["prompt_id"])
     if prompt is None or prompt.call_id not in live.wanted:
         return None
-    note = cast("dict[str, Any]", codec.decode(prompt.note)) if prompt.note is not None else {}
+    note = formats.read(formats.Kind.NOTE, prompt.note, run_id=live.run_id) if prompt.note is not None else {}
     value = {
         "option_id": prompt.option_id or None,
         "text": note.get("text"),
@@ -158,7 +163,7 @@ def _same_child(live: Live) -> Completion | None:
 
 
 def _child_ended(op: str, run_id: str, output: bytes, consumed: tuple[int, ...] = ()) -> Completion:
-    ok = bool(read(output)["ok"])
+    ok = bool(internal.read(output)["ok"])
     about: dict[str, codec.Storable] = {"run_id": run_id, "ok": ok}
     return Completion(kind=EntryKind.CHILD, op=op, ok=ok, output=output, consumed=consumed, about=about)
 

@@ -9,10 +9,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from durable_core import codec
 from durable_core.clock import Clock
+from durable_core.engine import formats
 from durable_core.engine.live import Bell, Live
 from durable_core.engine.starts import Start
 from durable_core.engine.steps import Steps, Tries
@@ -90,10 +90,11 @@ async def cold(held: Held, steps: Sequence[Step], start: Start, workflow: Workfl
 
     Raises:
         Poison: the code can't go on from its log, or can't be replayed at all.
+        Stranded: a newer version wrote it.
     """
     claim = held.claim
     started_at = steps[0].started_at if steps else (claim.step_started_at or claim.now)
-    entries = [_entry(step) for step in steps]
+    entries = [_entry(step, claim.run_id) for step in steps]
     marks = [mark for entry, _, _ in entries for mark in entry.marks]
     replay = Replay(workflow, start.args, start.kwargs, run_id=claim.run_id, started_at=started_at, marks=marks)
     try:
@@ -157,9 +158,9 @@ def _hang_bell(held: Held, live: Live) -> None:
     held.changed = bell
 
 
-def _entry(step: Step) -> tuple[Entry, dict[str, Any], dict[str, Any]]:
-    notes = cast("dict[str, Any]", codec.decode(step.input))
-    output = cast("dict[str, Any]", codec.decode(step.output))
+def _entry(step: Step, run_id: str) -> tuple[Entry, dict[str, Any], dict[str, Any]]:
+    notes = formats.read(formats.Kind.STEP_INPUT, step.input, run_id=run_id)
+    output = formats.read(formats.Kind.STEP, step.output, run_id=run_id)
     entry = Entry(
         n=step.n,
         kind=EntryKind(step.kind),

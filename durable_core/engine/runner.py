@@ -16,7 +16,7 @@ from durable_core import codec
 from durable_core.clock import Clock
 from durable_core.engine.commits import End, end_commit, entry_commit, without_hook
 from durable_core.engine.handles import CANCELLED, COMPLETED, FAILED
-from durable_core.engine.inbox import Completion, next_completion, unanswered
+from durable_core.engine.inbox import Completion, next_completion, read_command, unanswered
 from durable_core.engine.live import GRACE_MS, Live
 from durable_core.engine.loading import WarmBodies, cold, warm
 from durable_core.engine.starts import read_header
@@ -28,13 +28,13 @@ from durable_core.errors import (
     DurableError,
     LeaseLost,
     PromptTaken,
+    Stranded,
     TooLarge,
     Unavailable,
     Unstorable,
 )
 from durable_core.failures import NonDeterminism, Poison
-from durable_core.internal import read
-from durable_core.model import MAX_CHARGED, Abilities, Claim, Committed, StepCommit
+from durable_core.model import MAX_CHARGED, Abilities, Claim, CommandKind, Committed, StepCommit
 from durable_core.operations import Entry, EntryKind, Raised
 from durable_core.registry import Registry
 from durable_core.retry import retrying_unavailable
@@ -78,7 +78,13 @@ class Runner:
         self.abilities = Abilities(sessions=False, workflows=registry.names, code=registry.fingerprint, channels=())
 
     async def advance(self, held: Held) -> None:
-        """Advance a claimed run until it is given back."""
+        """Advance a claimed run until it is given back; one that a newer version wrote is set aside for that."""
+        try:
+            await self._advance_held(held)
+        except Stranded as stranded:
+            await self._set_aside(held.claim, stranded)
+
+    async def _advance_held(self, held: Held) -> None:
         claim = held.claim
         if claim.charged >= MAX_CHARGED:
             message = f"its worker stopped in the middle of it {claim.charged} times: {claim.last_error or 'no reason known'}"
@@ -104,7 +110,9 @@ class Runner:
         steps = await self.store.steps(claim.run_id) if claim.step_no else []
         try:
             workflow = self.registry[claim.name]
-            return await cold(held, steps, read_header(claim.header), workflow, clock=self.clock, threads=self.threads)
+            return await cold(
+                held, steps, read_header(claim.header, claim.run_id), workflow, clock=self.clock, threads=self.threads
+            )
         except Poison as poison:
             await self._poisoned(claim, poison, step_no=claim.step_no)
             return None
@@ -164,7 +172,7 @@ class Runner:
 
     async def _read_answers(self, live: Live) -> None:
         while (command := unanswered(live)) is not None:
-            prompt = await self.store.prompt(read(command.body)["prompt_id"])
+            prompt = await self.store.prompt(read_command(live, command)["prompt_id"])
             live.settled[prompt.prompt_id] = prompt
 
     # ── an entry ──
@@ -289,7 +297,7 @@ class Runner:
 
     async def _end_unseen(self, claim: Claim, end: End) -> None:
         """End a run whose body is not there."""
-        start = read_header(claim.header)
+        start = read_header(claim.header, claim.run_id)
         seen = claim.signals.inbox_seq
         await self._surely(end_commit(claim, start, end, step_no=claim.step_no, seen=seen, at=claim.now))
 
@@ -308,8 +316,10 @@ class Runner:
     async def _poisoned(self, claim: Claim, poison: Poison, *, live: Live | None = None, step_no: int = 0) -> None:
         """Set a run aside that this code can't go on with; end one whose code can't be replayed by anybody."""
         if isinstance(poison, NonDeterminism):
-            log.error("%s (%s) is set aside: %s", claim.run_id, claim.name, poison)
-            await self.store.strand(claim.run_id, claim.epoch, reason=str(poison), code=self.abilities.code)
+            if any(command.kind is CommandKind.CANCEL for command in claim.commands):
+                await self._end_unseen(claim, End.of(CANCELLED, code="cancelled", message="it was cancelled while set aside"))
+            else:
+                await self._set_aside(claim, poison)
             return
         end = End.of(
             FAILED, code=_CODES.get(type(poison).__name__, "error"), message=str(poison), type_name=type(poison).__name__
@@ -318,6 +328,10 @@ class Runner:
             await self._end_unseen(claim, end)
         else:
             await self._end(live, end)
+
+    async def _set_aside(self, claim: Claim, why: NonDeterminism | Stranded) -> None:
+        log.error("%s (%s) is set aside: %s", claim.run_id, claim.name, why)
+        await self.store.strand(claim.run_id, claim.epoch, reason=str(why), code=self.abilities.code)
 
 
 _CODES: Final = {"NotDurable": "not_durable", "BodyBlocked": "body_blocked"}

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from durable_core import codec
 from durable_core.crypto import payload_digest
+from durable_core.engine import formats
 from durable_core.ids import new_id
 from durable_core.model import INTERNAL, Admission, CommandKind, NewRun, RunKind, ToNew
 from durable_core.operations import ChildStart
@@ -104,9 +105,9 @@ def child_admission(child: ChildStart, *, parent: Parent, creator: str, deployme
     )
 
 
-def read_header(header: bytes) -> Start:
-    """Read a run's header."""
-    data = cast("dict[str, Any]", codec.decode(header))
+def read_header(header: bytes, run_id: str) -> Start:
+    """Read a run's header. Raises: Stranded."""
+    data = formats.read(formats.Kind.HEADER, header, run_id=run_id)
     parent = data.get("parent")
     return Start(
         args=data["args"],

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
@@ -95,7 +94,7 @@ class Steps:
         if tries.begun > 1:
             self.unnoted.add(op.id)
         self.tasks[op.id] = task = asyncio.create_task(self._attempt(op, tries.begun), name=f"step-{op.id}")
-        task.add_done_callback(partial(self._done, op.id))
+        task.add_done_callback(partial(self._done, op))
 
     def stop(self, op_id: str) -> None:
         """Stop an attempt that nobody waits for any more, if there is one."""
@@ -124,15 +123,18 @@ class Steps:
             self.stopped.add(task)
             task.cancel()
 
-    def _done(self, op_id: str, task: asyncio.Task[None]) -> None:
+    def _done(self, op: Operation, task: asyncio.Task[None]) -> None:
+        op_id = op.id
         self.stopped.discard(task)
-        if self.tasks.get(op_id) is task:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": f"an attempt of {op_id} broke", "exception": error, "task": task}
+            )
+        if self.tasks.get(op_id) is task:  # no thread to be had, or an error that can't even be written down
             del self.tasks[op_id]
-        with suppress(asyncio.CancelledError):
-            if task.exception() is not None:
-                asyncio.get_running_loop().call_exception_handler(
-                    {"message": f"an attempt of {op_id} broke", "exception": task.exception(), "task": task}
-                )
+            broke = error or RuntimeError("it was cancelled from outside")
+            self.ended.append(failed(op, self.tries[op_id].begun, Failure("error", wording(broke), type(broke).__name__)))
         self.moved.set()
 
     def _end(self, attempted: Attempted) -> None:
@@ -149,8 +151,9 @@ class Steps:
         with entering_step(facts):
             ended = await limited(call, name=op.name, threads=self.threads, seconds=seconds)
         if self.tasks.get(op.id) is task:
+            attempted = _attempted(op, number, ended)
             del self.tasks[op.id]
-            self._end(_attempted(op, number, ended))
+            self._end(attempted)
 
 
 async def limited(call: partial[Any], *, name: str, threads: Threads, seconds: float | None) -> Ended:
@@ -200,11 +203,19 @@ def failure_of(error: BaseException) -> Failure:
     """Say what an error that left a step means."""
     if isinstance(error, _TimedOut):
         return Failure("timeout", wording(error), "TimeoutError")
-    after = getattr(error, "retry_after", None)
     return Failure(
-        code=(error.code or "fatal") if isinstance(error, Fatal) else "error",
+        code=str(error.code or "fatal") if isinstance(error, Fatal) else "error",
         message=wording(error),
         type=type(error).__name__,
         final=isinstance(error, Fatal),
-        retry_after=float(after) if isinstance(after, (int, float)) else None,
+        retry_after=_retry_after(error),
     )
+
+
+def _retry_after(error: BaseException) -> float | None:
+    """Return what an error says of when to come again; it may be a property that fails, or a number that is none."""
+    try:
+        after = getattr(error, "retry_after", None)
+        return float(after) if isinstance(after, (int, float)) else None
+    except Exception:  # noqa: BLE001 - see above
+        return None

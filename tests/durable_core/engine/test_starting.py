@@ -207,3 +207,15 @@ async def test_an_engine_that_is_closed_gives_back_what_it_had(disk: World) -> N
         assert await result(engine.run(run.run_id)) == 2
         charged = await engine.store.rows("SELECT crashes FROM moor_run", {})
         assert charged == [(0,)]
+
+
+async def test_who_waits_for_a_result_learns_that_the_engine_is_closed(world: World) -> None:
+    async with world.engine(long) as engine:
+        run = await engine.start(long)
+        await parked(run)
+        waiting = asyncio.create_task(run.result())
+        await asyncio.sleep(0)
+        with pytest.raises(TimeoutError):
+            await run.result(timeout=0.01)
+    with pytest.raises(RuntimeError, match="not running"):
+        await waiting

@@ -354,3 +354,59 @@ async def test_each_attempt_gets_arguments_of_its_own(world: World) -> None:
     async with world.engine(one) as engine:
         assert await result(await engine.start(one)) == [1, 2]
     assert seen == [([1, 2], [3])] * 4
+
+
+class Hostile(Exception):
+    """An error that fails whenever it is looked at."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+    @property
+    def retry_after(self) -> float:
+        raise ValueError("no time")
+
+
+class Huge(Exception):
+    """An error whose time is no float."""
+
+    retry_after = 10**400
+
+
+@pytest.mark.parametrize("error", [Hostile(), Huge(), Fatal(code=object())])  # type: ignore[arg-type]  # as untyped code does
+async def test_an_error_that_can_not_be_looked_at_fails_its_attempt(world: World, error: Exception) -> None:
+    @step(attempts=2, backoff=AT_ONCE)
+    async def bad() -> None:
+        raise error
+
+    @workflow
+    async def one(ctx: WorkflowContext) -> str:
+        try:
+            await ctx.step(bad)
+        except StepFailed as failed:
+            return failed.type_name
+        return ""
+
+    async with world.engine(one) as engine:
+        assert await result(await engine.start(one)) == type(error).__name__
+
+
+async def test_a_thread_that_can_not_be_had_fails_the_attempt(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: list[Any] = []
+
+    class Bare(threading.Thread):
+        def start(self) -> None:
+            if self.name == "step-plain" and not lost:
+                lost.append(self)
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    @workflow
+    async def one(ctx: WorkflowContext) -> int:
+        return await ctx.step(step(lambda: 1, name="plain", backoff=AT_ONCE))
+
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
+    monkeypatch.setattr("threading.Thread", Bare)
+    async with world.engine(one) as engine:
+        assert await result(await engine.start(one)) == 1
+    assert len(lost) == 2

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from durable_core import codec, versions
 from durable_core.context import WorkflowContext
 from durable_core.engine.engine import Engine
-from durable_core.errors import NoKeys, RunFailed, SchemaOutdated
+from durable_core.errors import NoKeys, RunCancelled, RunFailed, SchemaOutdated, Stranded
 from durable_core.registry import step, workflow
 from durable_core.schema import memory_script
 from tests.durable_core.engine.worlds import FAST, World, events_of, result, until
@@ -141,11 +142,70 @@ async def test_a_run_whose_code_changed_is_set_aside_for_other_code(world: World
         view = await engine.run(run.run_id).status()
         assert view.status == "stranded"
         assert "step:mark#0" in str(view.reason)
+        said = [event for event in await engine.store.events(run.run_id, hidden=True) if event.type == "run.stranded"]
+        assert [codec.decode(event.body) for event in said] == [{"reason": view.reason, "n": 1}]
         assert await engine.run_due() == 0
         assert [one.run_id for one in await engine.runs(status="stranded")] == [run.run_id]
         await engine.store.unstrand(run.run_id)
     async with world.engine(first) as engine:
         assert await result(engine.run(run.run_id)) == "first"
+
+
+async def test_a_cancel_ends_a_run_that_is_set_aside(world: World) -> None:
+    @workflow(name="order")
+    async def first(ctx: WorkflowContext) -> None:
+        await ctx.step(mark, "first")
+        await ctx.sleep(60)
+
+    @workflow(name="order")
+    async def changed(ctx: WorkflowContext) -> None:
+        await ctx.step(step(mark, name="another"), "second")
+
+    async with world.engine(first, work=False) as engine:
+        run = await engine.start(first)
+        await engine.run_due()
+    world.advance(seconds=60)
+    async with world.engine(changed, work=False) as engine:
+        await engine.run_due()
+        assert (await engine.run(run.run_id).status()).status == "stranded"
+        assert await engine.cancel(run.run_id)
+        await engine.run_due()
+        assert (await engine.run(run.run_id).status()).status == "cancelled"
+        with pytest.raises(RunCancelled):
+            await result(engine.run(run.run_id))
+
+
+async def test_what_only_run_due_works_on_is_deleted_in_time_too(world: World) -> None:
+    async with world.engine(naps, work=False, keep=timedelta(minutes=5)) as engine:
+        run = await engine.start(naps, 0)
+        await engine.run_due()
+        world.advance(minutes=5)
+        await engine.run_due()
+        assert (await engine.store.run(run.run_id)).purged_at is not None
+
+
+async def test_what_a_newer_version_wrote_waits_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    @workflow
+    async def waits(ctx: WorkflowContext) -> Any:
+        return await ctx.wait_for("news")
+
+    async with world.engine(waits, work=False) as engine:
+        run = await engine.start(waits)
+        await engine.run_due()
+        monkeypatch.setattr(versions, "CURRENT_SPEC", 2)
+        await run.signal("news", {"n": 1})
+        monkeypatch.setattr(versions, "CURRENT_SPEC", 1)
+        await engine.run_due()
+        view = await run.status()
+        assert (view.status, view.ended_at) == ("stranded", None)
+        assert "format 2" in str(view.reason)
+        monkeypatch.setattr(versions, "CURRENT_SPEC", 2)
+        await engine.store.unstrand(run.run_id)
+        await engine.run_due()
+        assert await result(run) == {"n": 1}
+        monkeypatch.setattr(versions, "CURRENT_SPEC", 1)
+        with pytest.raises(Stranded):
+            await result(run)
 
 
 @pytest.mark.parametrize(("what", "code"), [("io", "not_durable"), ("block", "body_blocked"), ("child", "not_durable")])
