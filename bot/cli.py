@@ -262,7 +262,7 @@ def migrate(
     preflight.check_drivers(settings, migrating=True)
     path = sqlite_path(settings.database_url)
     if path is not None:
-        preflight.check_folder(path.parent)
+        preflight.check_folder(path.parent, cure="name a file in another one by MOORINGS_DATABASE_URL")
         if schema.found_version(path) == schema.HEAD:
             print(f"The database is at {schema.HEAD} already.")
             return

@@ -83,7 +83,7 @@ def _root() -> str:
     return os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120 - pathlib costs the start a few ms
 
 
-def check_folder(folder: Path) -> None:
+def check_folder(folder: Path, *, cure: str = "pass another one with --data") -> None:
     """Make the data folder and see that it can be written to.
 
     Raises: NotReady.
@@ -95,7 +95,7 @@ def check_folder(folder: Path) -> None:
         probe.unlink()
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise NotReady(f"the data folder {folder} can't be written to ({reason}); pass another one with --data.") from error
+        raise NotReady(f"the data folder {folder} can't be written to ({reason}); {cure}.") from error
 
 
 def check_host(host: str, *, allow_network: bool) -> None:

@@ -5,13 +5,17 @@ What lives here: reads over many runs, and retiring a deployment's. What does no
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
 from durable_core.engine.ending import end_run
+from durable_core.errors import CannotOpen, KeyMissing
 from durable_core.model import EventDraft, Phase, RunKind, RunStatus
 from durable_core.store import Store
+
+log = logging.getLogger("moorings.store")
 
 PAGE: Final = 200
 
@@ -133,11 +137,21 @@ async def list_owed(store: Store, *, state: str = "dead", limit: int = PAGE) -> 
 async def retire(
     store: Store, deployment: str, *, events: Callable[[RunLine], Sequence[EventDraft]], reason: str = "retired"
 ) -> list[str]:
-    """End every open run of a deployment, whoever has it; the ids of those ended. `events` says what readers are told."""
+    """End every open run of a deployment, whoever has it; the ids of those ended. `events` says what readers are told.
+
+    One whose key is not in the ring stays as it is, and the log names it: the others must not wait for it.
+    """
     ended: list[str] = []
-    while page := await list_runs(store, Which(status=RunStatus.OPEN, deployment=deployment)):
-        # each is ended or was by somebody else: the next page is of others
-        ended += [line.run_id for line in page if await end_run(store, line.run_id, reason=reason, events=events(line))]
+    closed: set[str] = set()
+    which = Which(status=RunStatus.OPEN, deployment=deployment)
+    while page := [line for line in await list_runs(store, which, limit=PAGE + len(closed)) if line.run_id not in closed]:
+        for line in page:  # each is ended or was by somebody else: the next page is of others
+            try:
+                if await end_run(store, line.run_id, reason=reason, events=events(line)):
+                    ended.append(line.run_id)
+            except (KeyMissing, CannotOpen) as error:
+                log.error("%s can't be ended: %s", line.run_id, error)  # noqa: TRY400 - the reason says it all
+                closed.add(line.run_id)
     return ended
 
 

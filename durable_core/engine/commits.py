@@ -73,9 +73,9 @@ def entry_commit(live: Live, completion: Completion, *, at: int, keep_ms: int | 
         Unstorable, TooLarge: something that the body asked for can't be kept.
     """
     asking = _asking(live, keep_ms)
-    consumed = {*completion.consumed, *stale(live), *(command.seq for command in live.inbox.values() if is_start(command))}
+    consumed = _consumed(live, completion) if live.inbox else ()
     wake_at = live.wake_at()
-    parks = live.replay.outcome is None and live.parks(wake_at) and not live.inbox.keys() - consumed
+    parks = live.replay.outcome is None and live.parks(wake_at) and len(consumed) == len(live.inbox)
     notes: dict[str, Any] = {"at": at}
     if marks := live.replay.take_marks():
         notes["marks"] = list(marks)
@@ -91,12 +91,8 @@ def entry_commit(live: Live, completion: Completion, *, at: int, keep_ms: int | 
         step_n=n,
         step=StepDraft(kind=completion.kind.value, name=completion.op, input=codec.encode(notes), output=completion.output),
         seen=live.seen,
-        consumed=tuple(sorted(consumed)),
-        outcomes=tuple(
-            SubmissionOutcome(submission_id=command.submission_id, outcome=Outcome.COMPLETED)
-            for seq in sorted(consumed)
-            if (command := live.inbox[seq]).kind in {CommandKind.SIGNAL, CommandKind.CANCEL}
-        ),
+        consumed=consumed,
+        outcomes=_settled(live, consumed) if consumed else (),
         events=(*events, *asking.events),
         outbox=tuple(asking.outbox),
         prompts=tuple(asking.prompts),
@@ -190,6 +186,20 @@ def end_commit(
 
 
 # ── parts ──
+
+
+def _consumed(live: Live, completion: Completion) -> tuple[int, ...]:
+    """Return which commands an entry uses up: all of them are in the inbox."""
+    starts = (command.seq for command in live.inbox.values() if is_start(command))
+    return tuple(sorted({*completion.consumed, *stale(live), *starts}))
+
+
+def _settled(live: Live, consumed: Sequence[int]) -> tuple[SubmissionOutcome, ...]:
+    return tuple(
+        SubmissionOutcome(submission_id=command.submission_id, outcome=Outcome.COMPLETED)
+        for seq in consumed
+        if (command := live.inbox[seq]).kind in {CommandKind.SIGNAL, CommandKind.CANCEL}
+    )
 
 
 def _last_shown(values: Sequence[Any]) -> list[EventDraft]:

@@ -141,6 +141,19 @@ def test_operators_commands_ask_a_bot_for_its_own_keys(tmp_path: Path, url: str)
     assert run(tmp_path, "work", "app:bot", "--until-idle", env=env).returncode == 0
 
 
+def test_a_run_that_can_not_be_read_keeps_no_other_from_being_retired(tmp_path: Path, url: str) -> None:
+    old, new = new_key_entry(), new_key_entry()
+    lost, *others = [(f"slack:v1:C{number}", "slack:T1:U1", "hello") for number in range(3)]
+    (unread,) = asyncio.run(said(url, KeyRing.parse(old), lost))
+    ended = asyncio.run(said(url, KeyRing.parse(f"{new},{old}"), *others))
+    env = environment(MOORINGS_DATABASE_URL=url, MOORINGS_ENCRYPTION_KEYS=new)
+    done = run(tmp_path, "runs", "retire", "--deployment", "d", "--end", env=env)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split()[:2]) == sorted(ended)
+    assert unread in done.stderr
+    assert unread in run(tmp_path, "sessions", env=env).stdout
+
+
 def test_rekey_says_once_that_a_key_is_missing_however_many_it_had(tmp_path: Path, url: str) -> None:
     old, new = new_key_entry(), new_key_entry()
     lines = [(f"slack:v1:C{number}", "slack:T1:U1", "hello") for number in range(20)]
