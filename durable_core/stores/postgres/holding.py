@@ -26,6 +26,7 @@ from durable_core.model import (
 )
 from durable_core.stores import history
 from durable_core.stores.postgres import claims, commits, loading, plain, taking
+from durable_core.stores.postgres.batch import Batches
 from durable_core.stores.postgres.database import COMMIT, RECORD, Database
 from durable_core.stores.postgres.loading import Position
 from durable_core.stores.postgres.runs import fence
@@ -46,6 +47,7 @@ class Holding:
         self._clock = clock
         self._sealing = sealing
         self._positions = plain.Positions()
+        self._batches = Batches(database)
         self._swept_at: float | None = None
 
     async def claim(self, request: ClaimRequest) -> list[Claim]:
@@ -198,7 +200,10 @@ class Holding:
         at, session_key = self._standing(run_id, commit.epoch, commit.step_n)
         if at is not None and session_key is not None and plain.is_plain(commit):
             sql, args = plain.commit(commit, at, session_key, self._clock.override())
-            row = await self._database.attempt(sql, *args, label=COMMIT)
+            if plain.is_uniform(commit):
+                row = await self._batches.commit(sql, args)
+            else:
+                row = await self._database.attempt(sql, *args, label=COMMIT)
             if row is not None:
                 return await self._finished(commit, at, row)
         try:

@@ -26,6 +26,8 @@ Tell = Callable[[Sequence[str] | None], None]
 log = logging.getLogger("moorings.store")
 
 GATHER_SECONDS: Final = 0.005
+APART_SECONDS: Final = 0.01
+"""How far apart a process tells at least; each time is a transaction."""
 MOST_BYTES: Final = 7_900
 """A payload is less than 8,000 bytes."""
 ANYTHING: Final = "*"
@@ -56,6 +58,7 @@ class Bell:
         self._notify = notify
         self._changed: set[str] = set()
         self._due: asyncio.Task[None] | None = None
+        self._told_at = 0.0
 
     def ring(self, run_ids: frozenset[str]) -> None:
         """Tell of runs, soon."""
@@ -69,7 +72,9 @@ class Bell:
             await self._due
 
     async def _later(self) -> None:
-        await asyncio.sleep(GATHER_SECONDS)
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(GATHER_SECONDS, self._told_at + APART_SECONDS - loop.time()))
+        self._told_at = loop.time()
         self._due = None
         changed, self._changed = self._changed, set()
         with suppress(DurableError):

@@ -30,8 +30,15 @@ KEPT: Final = 10_000
 
 # The time is read once a statement: a volatile expression in a subquery isn't merged into what surrounds it.
 _FROM: Final = f"FROM (SELECT {now('$4')} AS now) t"
-_FENCED: Final = "r.run_id = $1 AND r.epoch = $2 AND r.step_no = $3 AND r.owner IS NOT NULL AND r.status = 'open'"
-_AT: Final = "greatest(r.last_at, t.now)"
+HELD: Final = "r.owner IS NOT NULL AND r.status = 'open'"
+_FENCED: Final = f"r.run_id = $1 AND r.epoch = $2 AND r.step_no = $3 AND {HELD}"
+AT: Final = "greatest(r.last_at, t.now)"
+NEXT: Final = f"""
+    step_no = r.step_no + 1, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL, last_error = NULL,
+    phase = {{phase}}, turn_id = {{turn}}, last_at = {AT}, spec_version = {{spec}}, stranded = NULL, stranded_code = NULL"""
+GOES_ON: Final = f"attempt = 1, step_started_at = {AT}"
+HEAD: Final = 15
+"""How many arguments a commit's statement has before those of its events, which are three numbers and five a row."""
 _EVENTS: Final = """
     INSERT INTO moor_event (run_id, seq, idx, type, body, refs, attempt, at)
     SELECT $1, x.seq, x.idx, x.type, x.body, x.refs, {attempt}::bigint, h.at
@@ -40,7 +47,7 @@ _EVENTS: Final = """
 # Most commits have one event, few have many: the driver looks at each element of an array a dozen times.
 _ARRAYS: Final = "unnest({}::bigint[], {}::bigint[], {}::text[], {}::bytea[], {}::text[])"
 _ROW: Final = "({}::bigint, {}::bigint, {}::text, {}::bytea, {}::text)"
-_FEW: Final = 4
+FEW: Final = 4
 """Up to so many events are given as rows."""
 # Ending in one statement: where nothing but the run itself and the outcomes given ends with it. A statement sees what was there
 # when it began; what came in while it waited for the row shows in the row, by the count of the inbox.
@@ -106,6 +113,11 @@ def is_plain(commit: StepCommit) -> bool:
         or commit.starts
         or commit.move is not None
     )
+
+
+def is_uniform(commit: StepCommit) -> bool:
+    """Tell whether a plain commit does no more than most: its statement then differs from others by its arguments alone."""
+    return not (commit.release or commit.end or commit.consumed or commit.outcomes) and len(commit.events) <= FEW
 
 
 def commit(commit: StepCommit, place: Position, key: SessionKey, override: int | None) -> tuple[str, list[Any]]:
@@ -192,12 +204,12 @@ def _add_events(made: Statement, key: SessionKey, run_id: str, drafts: Sequence[
     after = moved(place, drafts)
     columns = events.sealed(key, run_id, drafts, seq=place.event_seq, index=place.event_index)
     made.add(place.event_seq, after.event_seq, after.event_index)
-    made.args += columns if len(drafts) > _FEW else [value for row in zip(*columns, strict=True) for value in row]
+    made.args += columns if len(drafts) > FEW else [value for row in zip(*columns, strict=True) for value in row]
 
 
 def _shape(drafts: Sequence[EventDraft]) -> int:
     """Return how a statement takes these events: as so many rows, or for more of them, as arrays."""
-    return min(len(drafts), _FEW + 1)
+    return min(len(drafts), FEW + 1)
 
 
 def _seal(key: SessionKey, run_id: str, plain: bytes, at: Place) -> bytes:
@@ -213,7 +225,7 @@ def _event_parts(start: int, attempt: str, shape: int) -> tuple[str, str, str]:
     if not shape:
         return "", "", ""
     expected, seq_after, index_after = _numbers(start, 3)
-    if shape > _FEW:
+    if shape > FEW:
         given = _ARRAYS.format(*_numbers(start + 3, 5))
     else:
         given = f"(VALUES {', '.join(_ROW.format(*_numbers(start + 3 + 5 * n, 5)) for n in range(shape))})"
@@ -228,7 +240,7 @@ def _event_parts(start: int, attempt: str, shape: int) -> tuple[str, str, str]:
 @cache
 def _commit_sql(*, events: int, inputs: bool, release: bool, ends: bool) -> str:
     number = 16
-    after, alone = f"attempt = 1, step_started_at = {_AT}", ""
+    after, alone = GOES_ON, ""
     if ends:
         seen, reason, settled = _numbers(number, 3)
         number += 3
@@ -240,16 +252,14 @@ def _commit_sql(*, events: int, inputs: bool, release: bool, ends: bool) -> str:
         after = f"attempt = 0, step_started_at = NULL, owner = NULL, lease_until = NULL, wake_at = {wake}"
     event_set, event_where, event_part = _event_parts(number, "$10", events)
     if events:
-        number += 3 + 5 * (events if events <= _FEW else 1)
+        number += 3 + 5 * (events if events <= FEW else 1)
     cancel = input_part = check = ""
     if inputs:
         cancel, input_part, check = _input_parts(number)
         cancel = "" if ends else cancel
     return f"""
 WITH h AS (
-    UPDATE moor_run r SET
-        step_no = step_no + 1, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL, last_error = NULL,
-        phase = $5, turn_id = $6, last_at = {_AT}, spec_version = $7, stranded = NULL, stranded_code = NULL,
+    UPDATE moor_run r SET {NEXT.format(phase="$5", turn="$6", spec="$7")},
         {after}{cancel}{event_set}
     {_FROM} WHERE {_FENCED} AND r.redactions = coalesce($15::bigint, r.redactions){event_where}{alone}
     RETURNING r.last_at AS at, t.now, r.inbox_seq, r.cancel_seq
@@ -296,7 +306,7 @@ def _record_sql(*, events: int) -> str:
     event_set, event_where, event_part = _event_parts(10, "$5", events)
     return f"""
 WITH h AS (
-    UPDATE moor_run r SET progressed = 1, last_at = {_AT}{event_set} {_FROM} WHERE {_FENCED}{event_where}
+    UPDATE moor_run r SET progressed = 1, last_at = {AT}{event_set} {_FROM} WHERE {_FENCED}{event_where}
     RETURNING r.last_at AS at, r.inbox_seq, r.cancel_seq
 ), i AS (
     INSERT INTO moor_record (run_id, step_n, key, kind, input_hash, body, attempt, at)
@@ -312,7 +322,7 @@ def _append_sql(*, events: int) -> str:
     event_set, event_where, event_part = _event_parts(6, "$5", events)
     return f"""
 WITH h AS (
-    UPDATE moor_run r SET last_at = {_AT}{event_set} {_FROM} WHERE {_FENCED}{event_where}
+    UPDATE moor_run r SET last_at = {AT}{event_set} {_FROM} WHERE {_FENCED}{event_where}
     RETURNING r.last_at AS at, r.inbox_seq, r.cancel_seq
 ){event_part}
 SELECT h.inbox_seq, h.cancel_seq FROM h
