@@ -60,8 +60,9 @@ class Runner:
         raise AssertionError(interaction)
 
 
-async def test_a_run_has_one_active_runner_however_many_workers_there_are() -> None:
+async def test_a_run_has_one_active_runner_however_many_workers_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     store = await memory_store(ManualClock(START_MS))
+    monkeypatch.setattr(SqliteStore, "is_alive", lambda _, owner: owner.startswith("w"))  # in memory only one process is
     await store.open()
     runner = Runner(store)
     workers = [Worker(store, runner, owner=f"w{n}", deployment="d1", options=WorkerOptions(poll=0.01)) for n in range(4)]
