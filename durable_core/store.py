@@ -35,6 +35,11 @@ Prompts
   S17  Settling puts a response into the inbox, wakes the run and owes an edit to every posted copy, in one transaction.
   S18  An answer that needs a function waits as an interaction; it never waits behind the run's lease. Whoever answered in vain
        is owed what the answer said to tell, in the transaction that decided so.
+  S38  A prompt with a quorum is settled by that many different people who approve, or by one who denies; each counts once. An
+       answer that counts without settling owes an edit to every posted copy. An override settles whatever the quorum is.
+  S39  The times of an open prompt, whom it asks and its level change only by a commit; then every posted copy is edited.
+  S40  Whatever settles, counts, is refused or hands a prompt to others leaves one audit entry in the same transaction. Entries
+       are numbered without gaps over the whole store, each bears the hash of the one before, and no purge deletes them.
 Outbox
   S19  One lane is sent by one sender at a time, in order; an item is `sent`, postponed or buried, never dropped.
   S20  A sent item keeps the platform's reference, so that an edit finds its post.
@@ -78,6 +83,7 @@ from durable_core.model import (
     Abilities,
     Admission,
     AnswerReceipt,
+    AuditEntry,
     Buried,
     Claim,
     ClaimRequest,
@@ -243,6 +249,11 @@ class Store(Protocol):
 
         Keys that the ring can't open are left as they are.
         """
+
+    async def audit(
+        self, *, after: int = 0, limit: int = 500, run_id: str | None = None, prompt_id: str | None = None
+    ) -> list[AuditEntry]:
+        """Audit entries with numbers above `after`, in order."""
 
     # ── interactions ──
     async def take_interactions(self, owner: str, *, limit: int, lease_ms: int) -> list[Interaction]:

@@ -10,13 +10,14 @@ from durable_core.model.commits import (
     Move,
     PromptDraft,
     PromptSettlement,
+    PromptUpdate,
     StepCommit,
     StepDraft,
     SubmissionOutcome,
 )
 from durable_core.model.events import Event, EventDraft
 from durable_core.model.outbox import INTERNAL, Buried, Lane, OutboxDraft, OutboxItem, Postponed, Sent
-from durable_core.model.prompts import AnswerReceipt, Interaction, Prompt, PromptAnswer, Verdict
+from durable_core.model.prompts import AnswerReceipt, AuditEntry, Interaction, Prompt, PromptAnswer, Verdict, Vote
 from durable_core.model.runs import Claim, Command, Record, Run, Signals, Step
 from durable_core.model.statuses import (
     ALONE_AFTER_CRASHES,
@@ -46,6 +47,7 @@ __all__ = [
     "AnswerPolicy",
     "AnswerReceipt",
     "AnswerStatus",
+    "AuditEntry",
     "Buried",
     "Claim",
     "ClaimRequest",
@@ -71,6 +73,7 @@ __all__ = [
     "PromptDraft",
     "PromptOutcome",
     "PromptSettlement",
+    "PromptUpdate",
     "Receipt",
     "Record",
     "RecordKind",
@@ -88,4 +91,5 @@ __all__ = [
     "ToNew",
     "ToRun",
     "Verdict",
+    "Vote",
 ]

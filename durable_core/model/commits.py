@@ -25,6 +25,25 @@ class PromptDraft:
     requester: str
     policy: AnswerPolicy
     expires_at: int | None
+    quorum: int = 1
+    answerers: tuple[str, ...] = ()
+    asked: str = ""
+    remind_at: int | None = None
+    group: str | None = None
+    """The first prompt of those that share one card: their copies are edited together. The first names itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptUpdate:
+    """Other times for a prompt that is still open; with `level`, it is handed to others. Each posted copy is edited."""
+
+    prompt_id: str
+    expires_at: int | None
+    remind_at: int | None
+    level: int | None = None
+    asked: str | None = None
+    """Who is asked from now on, in words; None leaves it."""
+    answerers: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +107,8 @@ class StepCommit:
     outbox: tuple[OutboxDraft, ...] = ()
     prompts: tuple[PromptDraft, ...] = ()
     settle: tuple[PromptSettlement, ...] = ()
+    updates: tuple[PromptUpdate, ...] = ()
+    """One that names a prompt which is settled by now refuses the commit with `PromptTaken`."""
     addresses: tuple[tuple[str, str], ...] = ()
     """(channel, address) pairs that the run owns from now on, until it ends."""
     starts: tuple[Admission, ...] = ()
