@@ -14,8 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from bot.history import Call, Item, ResultItem, ResultStatus, Usage, validate_history
 from bot.model import ModelReply, RequestedCall
 from bot.turn import changes
+from bot.turn.actions import Action, Dismiss, End, Fail, Open, Refuse, Resolve, Rest, Stop, Think
 from bot.turn.change import Begun, Change, NewPrompt
-from bot.turn.decide import Action, Dismiss, End, Fail, Open, Refuse, Resolve, Rest, Stop, Think, decide
+from bot.turn.decide import decide
 from bot.turn.state import (
     Cancel,
     Input,
