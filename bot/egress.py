@@ -18,8 +18,10 @@ from bot.cards import card, readable
 from bot.formats import Kind
 from bot.leftovers import Leftovers
 from bot.principal import author_id
+from bot.undelivered import tell_session
 from channels.contract import Channel, Findable
 from channels.errors import ChannelError, DeliveryFailed, RateLimited
+from channels.fallback import card_text
 from channels.outbound import Delivery, MessageRef, Outbound
 from durable_core.errors import Stranded, Unavailable
 from durable_core.failpoints import hit
@@ -122,6 +124,7 @@ class Egress:
         return False
 
     async def _bury(self, lane: Lane, item: OutboxItem, error: str, *, release: bool) -> bool:
+        await tell_session(self.store, item, error)  # before it is buried: told twice is told once, not told is a silent wait
         await self.store.finish(lane, self.owner, Buried(delivery_id=item.delivery_id, error=error[:500], release=release))
         return not release
 
@@ -131,7 +134,11 @@ class Egress:
             case "card" if item.prompt_id is not None:
                 prompt = await self.store.prompt(item.prompt_id)
                 readable(prompt)
-                return Outbound("", card(prompt, result=str(body.get("result", ""))))
+                drawn = card(prompt, result=str(body.get("result", "")))
+                private_to = author_id(str(body["private_to"])) if body.get("private_to") else None
+                if body.get("plain"):
+                    return Outbound(card_text(drawn), private_to=private_to)
+                return Outbound("", drawn, private_to=private_to)
             case "reply":
                 return Outbound(await self._reply(item, int(body["step"])))
             case "answer":

@@ -27,6 +27,9 @@ from bot.model import ToolSpec
 from bot.parameters import arguments_model
 from bot.principal import Principal
 
+if typing.TYPE_CHECKING:
+    from bot.turn.questions import Wait
+
 OUTPUT_LIMIT: Final = 256 * 1024
 ERROR_LIMIT: Final = 4 * 1024
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -76,6 +79,8 @@ class Tool:
     idempotent: bool = False
     on_interrupt: Interrupt = Interrupt.ASK
     asks_after_untrusted: bool = True
+    waits: Callable[[Mapping[str, Any]], Wait] | None = field(default=None, repr=False)
+    """Of a tool whose calls wait for something in place of a run of its body: for what, given its arguments."""
 
     @property
     def spec(self) -> ToolSpec:

@@ -104,8 +104,13 @@ class Thread:
         self.agent = Agent("support", self.model, instructions="Help.", tools=self.tools)
         agents = {"support": ready(self.agent)}
         people = People(channels={CHANNEL: self.channel})
+        self.leftovers = Leftovers(
+            store=self.store, strandings=Strandings(store=self.store, abilities=self.abilities, since=self.clock.override() or 0)
+        )
+        self.answers = Answers(store=self.store, agents=agents, access=self.access, people=people, leftovers=self.leftovers)
         self.runner = SessionRunner(
             store=self.store,
+            answers=self.answers,
             agents=agents,
             deps=self.log,
             warm=WarmHistories(self.store),
@@ -116,10 +121,6 @@ class Thread:
             people=people,
             deploy=self.deploy,
         )
-        self.leftovers = Leftovers(
-            store=self.store, strandings=Strandings(store=self.store, abilities=self.abilities, since=self.clock.override() or 0)
-        )
-        self.answers = Answers(store=self.store, agents=agents, access=self.access, people=people, leftovers=self.leftovers)
         self.egress = Egress(
             store=self.store,
             channels={CHANNEL: self.channel},
