@@ -150,6 +150,10 @@ def _step_commit(session: LiveSession, change: Change, before: Turn | None, rest
                 requester=turn.requester.id if turn is not None else "",
                 policy=prompt.policy,
                 expires_at=prompt.expires_at,
+                quorum=prompt.quorum,
+                answerers=prompt.answerers,
+                asked=prompt.asked,
+                remind_at=prompt.remind_at,
             )
             for prompt in change.prompts
         ),

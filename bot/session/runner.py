@@ -15,6 +15,7 @@ from pydantic import JsonValue
 
 from bot.access import AccessPolicy, Action, Deny, members_only
 from bot.access import decide as decide_access
+from bot.deciding import Deciding
 from bot.edge import Threads, being_cancelled
 from bot.errors import ModelFailed
 from bot.history import ResultItem
@@ -24,7 +25,7 @@ from bot.principal import Principal
 from bot.session.batch import Batch, Grace, Reconsider
 from bot.session.calls import AccessUnknown, CallRunner, Due, unasked
 from bot.session.commits import commit, event_draft
-from bot.session.gates import Ask, Gates, Refused
+from bot.session.gates import Ask, Gates, Refused, Run, shown_actions
 from bot.session.handoff import Deploy, opening
 from bot.session.live import REPLY_KEY, UNKNOWN_AUTHOR, Judged, LiveSession, WarmHistories
 from bot.session.ready import ReadyAgent
@@ -194,8 +195,9 @@ class SessionRunner:
         calls = calls_of(turn, reply)
         gates = self._gates(agent)
         now, results, asks = [], {}, []
-        for call in calls:
-            gate = await gates.check(call, turn, session.history, session.now)
+        for call in calls:  # one that was let through is not asked about again: with another answer it would run twice
+            begun = session.started(call.call_id) or session.result(call.call_id) is not None
+            gate = Run() if begun else await gates.check(call, turn, session.history, session.now, grants=session.state.grants)
             if isinstance(gate, Ask):
                 asks.append(gate.prompt)
             elif isinstance(gate, Refused):
@@ -243,8 +245,7 @@ class SessionRunner:
 
     async def _record_reply(self, session: LiveSession, turn: Turn, reply: ModelReply) -> None:
         """Keep a paid reply before any tool starts; a reply without calls is kept by the step's own commit."""
-        calls = calls_of(turn, reply)
-        actions: list[JsonValue] = [{"call_id": call.call_id, "tool": call.tool, "input": call.arguments} for call in calls]
+        actions = shown_actions(self.agents[session.held.claim.name].tools, calls_of(turn, reply))
         body = codec.encode({"reply": reply_to_json(reply), "actions": actions}, limit=codec.MOST)
         data: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": session.state.sequence}
         event = Draft(type="actions.requested", data=data, refs=(("actions", f"record:{session.step_no}:{REPLY_KEY}#/actions"),))
@@ -310,7 +311,7 @@ class SessionRunner:
         # what an earlier attempt streamed belongs to its step: what comes next is another one
         announced = session.announced or (session.attempt > 1 and not turn.pending)
         change = changes.resolved(
-            session.state,
+            self._gates(agent).granting(session.state, turn, action),
             turn,
             action,
             results={**batch.results, **unput},
@@ -329,7 +330,8 @@ class SessionRunner:
     # ── parts ──
 
     def _gates(self, agent: ReadyAgent) -> Gates:
-        return Gates(tools=agent.tools, access=self.access, threads=self.policies, policy_seconds=self.access_seconds)
+        decides = Deciding(threads=self.policies, seconds=self.access_seconds, model=agent.model)
+        return Gates(tools=agent.tools, access=self.access, deciding=decides)
 
     def _runner(self, agent: ReadyAgent, session: LiveSession, turn: Turn) -> CallRunner:
         return CallRunner(

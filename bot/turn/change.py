@@ -52,6 +52,13 @@ class NewPrompt:
     expires_at: int | None
     begun: int = 0
     """How often the call was begun before."""
+    quorum: int = 1
+    answerers: tuple[str, ...] = ()
+    asked: str = ""
+    """Who is asked, in words."""
+    remind_at: int | None = None
+    binding: str = ""
+    """What exactly is asked about, as a digest over the real arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

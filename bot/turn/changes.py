@@ -287,6 +287,7 @@ def _pending(prompt: NewPrompt) -> Pending:
         prompt_id=prompt.prompt_id,
         delivery_id=prompt.delivery_id,
         begun=prompt.begun,
+        binding=prompt.binding,
     )
 
 
