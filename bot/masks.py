@@ -105,6 +105,17 @@ def scrubbed(text: str, found: tuple[str, ...]) -> str:
     return text
 
 
+def without(value: JsonValue, found: tuple[str, ...]) -> JsonValue:
+    """Take secrets out of every text of a value."""
+    if isinstance(value, str):
+        return scrubbed(value, found)
+    if isinstance(value, list):
+        return [without(part, found) for part in value]
+    if isinstance(value, dict):
+        return {scrubbed(name, found): without(part, found) for name, part in value.items()}
+    return value
+
+
 def all_masked(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Mask every value: these arguments fit no schema, so any of them may be the secret."""
     return dict.fromkeys(arguments, MASK)

@@ -124,6 +124,15 @@ class Tool:
         except BadArguments:
             return masks.all_masked(arguments)
 
+    def scrubbed(self, content: JsonValue, arguments: Mapping[str, JsonValue]) -> JsonValue:
+        """Take secrets out of what a run gave back: an error may repeat them, and results are shown."""
+        if not self.secret:
+            return content
+        try:
+            return masks.without(content, masks.secrets(self._valid(arguments)))
+        except BadArguments:
+            return content
+
     def binding(self, arguments: Mapping[str, JsonValue]) -> str:
         """Digest what a yes to a call with these arguments is given to."""
         return binding(self.name, self.schema, arguments)

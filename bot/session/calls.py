@@ -138,7 +138,7 @@ class CallRunner:
             raise
         finally:
             progress.close()
-        content = outcome.content
+        content = tool.scrubbed(outcome.content, call.arguments)
         if due.waited is not None and due.consent is not None and due.consent.edits:
             content = told(content, due.waited.call, due.consent)
         item = ResultItem(call.call_id, call.tool, status=outcome.status, content=content, origin=f"tool:{call.tool}")
