@@ -65,6 +65,8 @@ class NewPrompt:
     """Where its card goes; those of a group have the same."""
     limit: str = ""
     """The limit that it is about."""
+    binding: str = ""
+    """What exactly is asked about, as a digest over the real arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

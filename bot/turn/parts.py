@@ -55,6 +55,7 @@ def asked(prompt: NewPrompt) -> Pending:
         copies=copies_of(prompt),
         group=prompt.group,
         limit=prompt.limit,
+        binding=prompt.binding,
     )
 
 
