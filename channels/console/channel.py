@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from typing import ClassVar, cast
 
 from channels.address import AddressCodec
+from channels.cards import MAX_FIELD_NAME
 from channels.console.cast import BOT
 from channels.console.platform import ConsolePlatform
 from channels.console.records import ConsoleRefused
 from channels.contract import Capabilities, Channel, Verified
 from channels.errors import BadAddress, DeliveryFailed, MalformedPayload, PayloadTooLarge
-from channels.events import Author, Click, Event, Ignored, Ingress, Message, Place, Standing
+from channels.events import MAX_CLICK_FIELD, MAX_CLICK_FIELDS, Author, Click, Event, Ignored, Ingress, Message, Place, Standing
 from channels.http import WebhookRequest, read_json
 from channels.outbound import Delivery, MessageRef
 
@@ -28,7 +29,9 @@ class Console(Channel):
 
     name: ClassVar[str] = "console"
     # The platform takes a text of any length in one message.
-    capabilities: ClassVar[Capabilities] = Capabilities(buttons=True, edit=True, private=True, find=True, max_text=1_000_000)
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        buttons=True, forms=True, edit=True, private=True, find=True, max_text=1_000_000
+    )
 
     def __init__(self, platform: ConsolePlatform) -> None:
         self.platform = platform
@@ -85,11 +88,22 @@ def _event(body: _Fields) -> Event:
     address = _address(_filled(body, "platform"), _filled(thread, "id"))
     who, place, key = _author(author, _filled(body, "platform")), _place(thread), _filled(body, "id")
     if kind == "click":
-        return Click(address, who, value=_filled(body, "value"), key=key, place=place)
+        return Click(address, who, value=_filled(body, "value"), key=key, place=place, fields=_fields(body))
     text = _text(body, "text")
     if not text.strip():
         return Ignored("a message without text")
     return Message(address, who, text=text, key=key, place=place)
+
+
+def _fields(body: _Fields) -> dict[str, str]:
+    """Read what was filled in; an event from before there were forms has none."""
+    fields = _object(body.get("fields", {}), "fields")
+    if len(fields) > MAX_CLICK_FIELDS or any(len(name) > MAX_FIELD_NAME for name in fields):
+        raise MalformedPayload("fields are too many")
+    found = {name: _text(fields, name) for name in fields}
+    if any(len(text) > MAX_CLICK_FIELD for text in found.values()):
+        raise MalformedPayload("a field is too long")
+    return found
 
 
 def _address(platform: str, thread_id: str) -> str:

@@ -34,7 +34,9 @@ RATES: dict[str, Rate] = {
     "conversations.replies": TIER_3,
     "conversations.history": TIER_3,
     "conversations.info": TIER_3,
+    "conversations.open": TIER_3,
     "users.info": TIER_4,
+    "views.open": TIER_4,
 }
 BY_CHANNEL = frozenset({"chat.postMessage"})
 

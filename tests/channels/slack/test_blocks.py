@@ -14,7 +14,7 @@ from slack_sdk.models.blocks import Block
 
 from channels import Button, Card, CardOutcome, Outbound
 from channels.slack.markdown import revealed
-from channels.slack.render import MAX_MARKDOWN, Files, Form, render
+from channels.slack.render import MAX_MARKDOWN, Files, Shape, render
 from tests.channels.slack.fake import refused, seen
 
 CARD = Card(
@@ -37,7 +37,7 @@ SETTLED = replace(
 )
 
 
-def takes(form: Form) -> str:
+def takes(form: Shape) -> str:
     """Return what Slack shows of a form, after its own library and our small Slack have taken it."""
     body = {"text": form.text, "blocks": list(form.blocks)}
     assert refused(body, most=13_200) == ""
