@@ -11,12 +11,15 @@ from channels import strict
 from channels.cards import Card
 from channels.strict import Json
 
+MAX_MENTIONS = 50
+
 
 @dataclass(frozen=True, slots=True)
 class Outbound:
     """A message to show: Markdown text, a card, or both. `notice` marks an error or a remark of the system's.
 
-    `private_to` is the id of the one author who may see it; nobody else ever does (C10).
+    `private_to` is the id of the one author who may see it; nobody else ever does (C10). `mentions` are the ids of authors who
+    are called to it, where the platform can.
     """
 
     text: str = ""
@@ -24,21 +27,24 @@ class Outbound:
     _: KW_ONLY
     notice: bool = False
     private_to: str | None = None
+    mentions: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
         """Return plain JSON."""
         card = self.card.to_json() if self.card else None
-        return {"text": self.text, "card": card, "notice": self.notice, "private_to": self.private_to}
+        shown: Json = {"text": self.text, "card": card, "notice": self.notice}
+        return shown | {"private_to": self.private_to, "mentions": list(self.mentions)}
 
     @classmethod
     def from_json(cls, data: object) -> Outbound:
         """Read what `to_json` wrote. Raises: MalformedPayload."""
-        fields = strict.an_object(data, ("text", "card", "notice", "private_to"))
+        fields = strict.an_object(data, ("text", "card", "notice", "private_to", "mentions"))
         return cls(
             strict.text(fields, "text"),
             strict.optional(fields, "card", Card.from_json),
             notice=strict.flag(fields, "notice"),
             private_to=strict.optional(fields, "private_to", lambda value: strict.a_string(value, "private_to")),
+            mentions=tuple(strict.a_string(one, "mentions") for one in strict.a_list(fields, "mentions", most=MAX_MENTIONS)),
         )
 
 

@@ -6,18 +6,19 @@ What lives here: verify, parse, send, edit, find. What does not: the platform it
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar, cast
 
 from channels.address import AddressCodec
 from channels.cards import MAX_FIELD_NAME
-from channels.console.cast import BOT
+from channels.console.cast import BOT, cast_member
 from channels.console.platform import ConsolePlatform
 from channels.console.records import ConsoleRefused
 from channels.contract import Capabilities, Channel, Verified
 from channels.errors import BadAddress, DeliveryFailed, MalformedPayload, PayloadTooLarge
 from channels.events import MAX_CLICK_FIELD, MAX_CLICK_FIELDS, Author, Click, Event, Ignored, Ingress, Message, Place, Standing
 from channels.http import WebhookRequest, read_json
-from channels.outbound import Delivery, MessageRef
+from channels.outbound import Delivery, MessageRef, Outbound
 
 MAX_BODY = 256 * 1024
 
@@ -50,7 +51,8 @@ class Console(Channel):
         """Post a message, once per delivery id."""
         (thread_id,) = ADDRESS.decode(delivery.address)
         try:
-            message_id = await self.platform.post_bot(delivery.id, thread_id, outbound_json=delivery.message.to_json())
+            shown = _called(delivery.message).to_json()
+            message_id = await self.platform.post_bot(delivery.id, thread_id, outbound_json=shown)
         except ConsoleRefused as error:
             raise DeliveryFailed(error.code, permanent=True) from error
         return MessageRef(self.name, delivery.address, id=message_id)
@@ -58,7 +60,7 @@ class Console(Channel):
     async def edit(self, ref: MessageRef, delivery: Delivery) -> MessageRef:
         """Replace the message."""
         (thread_id,) = ADDRESS.decode(ref.address)
-        shown = delivery.message.to_json()
+        shown = _called(delivery.message).to_json()
         try:
             message_id = await self.platform.edit_bot(delivery.id, ref.id, thread_id=thread_id, outbound_json=shown)
         except ConsoleRefused as error:
@@ -72,6 +74,14 @@ class Console(Channel):
         if message is None or message.thread_id != thread_id:
             return None
         return MessageRef(self.name, address, id=message.id)
+
+
+def _called(message: Outbound) -> Outbound:
+    """Name those a message is for before its words."""
+    names = [member.name for one in message.mentions if (member := cast_member(one)) is not None]
+    if not names:
+        return message
+    return replace(message, text=f"{', '.join(f'@{name}' for name in names)}: {message.text}", mentions=())
 
 
 _Fields = Mapping[str, object]

@@ -6,13 +6,14 @@ What lives here: pure rendering of `Outbound` within a message's limits. What do
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from channels.cards import Card
 from channels.fallback import card_text, split_text
 from channels.outbound import Outbound
+from channels.slack.address import is_id
 from channels.slack.blocks import MAX_BLOCKS, MAX_SECTION, Block, characters
 from channels.slack.drawing import card_blocks, plain_card_blocks
 from channels.slack.markdown import escape, harmless, mrkdwn, revealed
@@ -26,6 +27,7 @@ MAX_EDITED_TEXT = 3_800
 MAX_WITH_CARD = 2_000
 PREVIEW = 3_000
 MAX_NOTICE = 2_000
+MAX_MENTIONS = 20
 
 _UNSENDABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
@@ -69,9 +71,10 @@ def render(message: Outbound, *, tag: str, files: Files = Files.ADDED, editing: 
     `origin` is the conversation that a card is about which is shown elsewhere.
     """
     text, kept = _fitted(_whole(message.text), with_card=message.card is not None, files=files, editing=editing)
-    blocks = _text_blocks(text, notice=message.notice)
+    called = _called(message.mentions)
+    blocks = [*([_small(called)] if called else []), *_text_blocks(text, notice=message.notice)]
     if message.card is None:
-        shown = mrkdwn(text).strip() or "(an empty message)"
+        shown = " ".join(filter(None, [called, mrkdwn(text).strip()])) or "(an empty message)"
         plain = Shape(_cut(shown, MAX_EDITED_TEXT) if editing else shown)
         return Rendered(Shape(_cut(shown, MAX_EDITED_TEXT), _tagged(blocks, tag)) if blocks else plain, plain, kept)
     return _with_card(message.card, text, blocks, tag=tag, files=files, kept=kept, origin=origin)
@@ -126,11 +129,20 @@ def _text_blocks(text: str, *, notice: bool) -> list[Block]:
     if not text.strip():
         return []
     if notice and len(mrkdwn(text)) <= MAX_NOTICE:
-        return [{"type": "context", "elements": [{"type": "mrkdwn", "text": mrkdwn(text)}]}]
+        return [_small(mrkdwn(text))]
     shown = harmless(text)
     if len(shown) <= MAX_MARKDOWN:
         return [{"type": "markdown", "text": shown}]
     return _section_blocks(text)
+
+
+def _small(marked: str) -> Block:
+    return {"type": "context", "elements": [{"type": "mrkdwn", "text": marked}]}
+
+
+def _called(mentions: Sequence[str]) -> str:
+    """Mention people by their ids; what can't be an id mentions nobody."""
+    return " ".join(f"<@{one}>" for one in mentions[:MAX_MENTIONS] if is_id(one))
 
 
 def _section_blocks(text: str) -> list[Block]:

@@ -13,7 +13,7 @@ from bot.formats import Kind
 from bot.history import from_json
 from bot.model import reply_from_json
 from bot.turn.state import body_from_json, state_from_json
-from channels.outbound import Card
+from channels.cards import Card
 from durable_core import codec, schema, versions
 from durable_core.crypto import KeyRing
 from durable_core.model import AnswerPolicy, Prompt, PromptOutcome, RecordKind
