@@ -458,12 +458,11 @@ class Thread(RuleBasedStateMachine):
             assert all(len(outcomes) == 1 for outcomes in self.ledger.outcomes.values())
             return
         assert not any(isinstance(entry, Cancel) for entry in self.inbox.values())
-        assert not any(isinstance(entry, Undelivered) for entry in self.inbox.values())
         if not turn.pending:
             assert self.retry_at is not None
             assert rest.timer_at == self.retry_at > self.now
             return
-        assert not any(isinstance(entry, Response) for entry in self.inbox.values())
+        assert not any(isinstance(entry, Response | Undelivered) for entry in self.inbox.values())
         prompts = [asked.open for asked in self._open()]
         naps = [pending.until for pending in turn.pending if pending.stage is Stage.ASLEEP]
         times = [*naps, *(at for prompt in prompts for at in (prompt.expires_at, prompt.remind_at))]
