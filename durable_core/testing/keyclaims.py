@@ -196,6 +196,7 @@ class KeyClaims(StoreBench):
         assert await store.forget(mine.run_id)
         gone = await store.claim_key(about(others, "paid"))
         assert (gone.state, gone.value, gone.value_gone) == (DONE, None, True)
+        assert await store.rows("SELECT count(*) FROM moor_claim WHERE length(value) > 0", {}) == [(0,)]
         assert await store.finish_key(about(others, "paid"), body("again")) == gone
         pending = await store.claim_key(about(others, "open"))
         assert (pending.state, pending.run_id, pending.value_gone) == (PENDING, mine.run_id, False)

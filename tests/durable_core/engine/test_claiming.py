@@ -18,10 +18,11 @@ from durable_core.claiming import Claimer, StoreCall
 from durable_core.context import StepContext, WorkflowContext, step_context
 from durable_core.errors import CommitUnknown, LeaseLost, TooLarge, Unavailable, Unstorable
 from durable_core.failures import StepFailed
-from durable_core.model import ClaimRequest
+from durable_core.model import ClaimRequest, Incarnation
 from durable_core.registry import step, workflow
 from durable_core.retry import RetryPolicy
 from durable_core.store import Store
+from durable_core.stores.sqlite.store import SqliteStore
 from durable_core.testing.builders import START_MS, message
 from tests.durable_core.conformance.sqlite import KEYS, file_store
 from tests.durable_core.engine.billing import billing
@@ -84,6 +85,21 @@ async def test_what_is_done_is_known_to_every_run(world: World, plain: bool) -> 
     async with world.engine(pays) as engine:
         first, second = [await result(await engine.start(pays)) for _ in range(2)]
     assert first == second == [["done", {"paid": 20}, *([False] if plain else [])]] * 2
+
+
+async def test_a_run_that_slept_claims_under_its_new_lease(world: World) -> None:
+    @workflow
+    async def sleepy(ctx: WorkflowContext) -> list[Any]:
+        before = await ctx.step(once, "before")
+        await ctx.sleep(3_600)
+        return [before, await ctx.step(once, "after")]
+
+    async with world.engine(sleepy) as engine:
+        run = await engine.start(sleepy)
+        while (await run.status()).status != "waiting":
+            await asyncio.sleep(0.01)
+        world.advance(hours=1)
+        assert await result(run) == [["done", {"paid": 20}]] * 2
 
 
 async def test_a_released_key_is_tried_again(world: World) -> None:
@@ -156,6 +172,30 @@ async def claimer(store: Store, loop: asyncio.AbstractEventLoop | None = None) -
     return Claimer(
         store=store, run_id=held.run_id, epoch=held.epoch, operation_id="o", attempt=1, loop=loop or asyncio.get_running_loop()
     )
+
+
+async def test_a_claim_waits_for_the_disk_before_it_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await world.open_store()
+    one = await claimer(store)
+    if isinstance(store, SqliteStore):
+        await store.enrol(Incarnation(owner="soft", deployment="d"))
+        assert not store._writer._syncs
+        claim = await one.claim("k")
+        assert store._writer._syncs
+        await store.enrol(Incarnation(owner="soft", deployment="d"))
+        await claim.done(1)
+        assert store._writer._syncs
+    else:
+        begun: list[bool] = []
+        transaction = store._database.transaction  # type: ignore[attr-defined]
+
+        async def noted(*args: Any, soft: bool = False, **options: Any) -> Any:
+            begun.append(soft)
+            return await transaction(*args, soft=soft, **options)
+
+        monkeypatch.setattr(store._database, "transaction", noted)  # type: ignore[attr-defined]
+        await (await one.claim("k")).done(1)
+        assert begun == [False, False]
 
 
 @pytest.mark.parametrize("after", [False, True])
