@@ -111,6 +111,14 @@ def results_on_cards(run: Sequence[Pending], results: Mapping[str, ResultItem], 
     return tuple(posts)
 
 
+def progress_on_cards(pending: Pending, text: str) -> tuple[Post, ...]:
+    """Edits that write on every copy of a call's card how far its run is; a card of several calls is left alone."""
+    if pending.group is not None:
+        return ()
+    told: dict[str, JsonValue] = {"result": text[:SHORT], "status": "running"}
+    return tuple(_edit(pending, copy, told) for copy in pending.cards)
+
+
 def _edit(pending: Pending, copy: Copy, told: Mapping[str, JsonValue]) -> Post:
     post = card(copy, pending.card_of)
     return Post(

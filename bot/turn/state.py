@@ -36,6 +36,8 @@ class Stage(StrEnum):
     """It was let run, and has not."""
     ASLEEP = "asleep"
     """It waits for a time."""
+    AT_WORK = "at_work"
+    """A run of its own does it."""
 
 
 class Purpose(StrEnum):
@@ -46,6 +48,7 @@ class Purpose(StrEnum):
     QUESTION = "question"
     LIMIT = "session-limit"
     SLEEP = "sleep"
+    WORKFLOW = "workflow"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,19 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChildRequest:
+    """What a run that works for a call asks people, as far as typed answers need it."""
+
+    prompt_id: str
+    asked_after: int
+    """The last input that came before the turn heard of it."""
+    options: tuple[tuple[str, str], ...] = ()
+    """(id, label), in the order they are shown in."""
+    speakers: tuple[str, ...] = ()
+    """Principals whose own words answer it, where they may."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
     """What a turn waits for, a call without a result mostly: for a person, a time, or a moment to run.
 
@@ -102,6 +118,12 @@ class Pending:
     """When it fell asleep."""
     limit: str = ""
     """Which limit was reached, if it asks whether to go on."""
+    child: str | None = None
+    """The run that does it."""
+    requests: tuple[ChildRequest, ...] = ()
+    """What that run asks people."""
+    stopping: bool = False
+    """It was told to stop, and has not ended yet."""
     binding: str = ""
     """What exactly is asked about, as a digest; empty of a call that an older version asked about."""
 
@@ -156,6 +178,16 @@ class Turn:
     def asked(self) -> tuple[Pending, ...]:
         """What waits for a person."""
         return tuple(pending for pending in self.pending if pending.stage is Stage.ASKED)
+
+    @property
+    def at_work(self) -> tuple[Pending, ...]:
+        """The calls that runs of their own do."""
+        return tuple(pending for pending in self.pending if pending.child is not None)
+
+    @property
+    def waits_for_people(self) -> bool:
+        """Whether anything of it waits for a person."""
+        return any(pending.stage is Stage.ASKED or pending.requests for pending in self.pending)
 
     @property
     def open_calls(self) -> tuple[Call, ...]:
@@ -268,7 +300,19 @@ class Cancel:
     turn_id: str | None = None
 
 
-Input: TypeAlias = Message | Response | Cancel | Undelivered
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromChild:
+    """A word from a run that works for a call: it asks, is answered, shows how far it is, or has ended."""
+
+    seq: int
+    submission_id: str
+    run_id: str
+    kind: str
+    """`asked`, `resolved`, `progress` or `child` (it has ended)."""
+    told: Mapping[str, JsonValue]
+
+
+Input: TypeAlias = Message | Response | Cancel | Undelivered | FromChild
 
 _STATE: Final = TypeAdapter(State)
 _BODY: Final = TypeAdapter(MessageBody)
