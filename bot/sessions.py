@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from bot import participants
 from bot.answers import Answers
 from bot.cards import prompt_body
-from bot.ending import ending_events
+from bot.ending import end_session
 from bot.errors import Problem
 from bot.leftovers import Leftovers
 from bot.principal import Principal
@@ -174,8 +174,7 @@ class Sessions:
         """End a session for good; its addresses are free at once."""
         run = await self._own(caller, session_id)
         del key  # ending twice is ending once: a repeat is told that the session has ended
-        events = await ending_events(self.store, run, reason="reset", by=caller.id, note=reason)
-        ended = await self.store.end(session_id, reason="reset", events=events)
+        ended = await end_session(self.store, run, reason="reset", by=caller.id, note=reason)
         return ControlStatus.RESET if ended else ControlStatus.NO_ACTIVE_SESSION
 
     # ── reading ──

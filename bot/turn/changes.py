@@ -16,7 +16,7 @@ from bot.model import Finish, ModelReply
 from bot.turn import posts
 from bot.turn.actions import Closed, Dismiss, Fail, Open, Raised, Refuse, Resolve, Stop
 from bot.turn.change import NO_FLOWS, Begun, Change, Draft, Ended, Flows, NewPrompt, Post
-from bot.turn.children import withdrawn
+from bot.turn.children import tasks_settled, tasks_started, withdrawn
 from bot.turn.held import MODEL_CALLS
 from bot.turn.parts import (
     abandoned,
@@ -92,6 +92,7 @@ def thought(
         finish: dict[str, JsonValue] = {**here, "finish_reason": FINISH_WORDS[reply.finish]}
         events.append(Draft(type="message.completed", data=finish, refs=(("message", f"step:{n}#/items/0/text"),)))
     events += [action_result(here, item) for item in results if item.call_id in refused]
+    events += tasks_started(turn, flows.pending)
     events += requests(turn, prompts)
     usage: dict[str, JsonValue] = {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
     events.append(Draft(type="step.completed", data={**here, "finish_reason": FINISH_WORDS[reply.finish], "usage": usage}))
@@ -148,6 +149,8 @@ def resolved(
     ran = tuple(results[pending.call.call_id] for pending in action.run if pending.call.call_id in results)
     shut = tuple(closed_item(closed) for closed in _with_call(action.closed))
     events = [input_resolved(turn, prompt_id, outcome) for prompt_id, outcome in action.settle]
+    events += tasks_started(turn, flows.pending)
+    events += tasks_settled(turn, action.closed)
     events += [action_result(here, item) for item in (*ran, *shut) if item in shut or item.call_id in refused]
     announced = bool(action.run) or (begun is not None and begun.announced)
     events += requests(turn, again)

@@ -154,6 +154,30 @@ def interrupted(state: State, turn: Turn, action: Interrupt) -> Change:
     )
 
 
+def tasks_started(turn: Turn, pending: Sequence[Pending]) -> list[Draft]:
+    """Tell readers which runs begin."""
+    return [Draft(type="task.started", data=_task(turn, one)) for one in pending]
+
+
+def tasks_settled(turn: Turn, closed: Sequence[Closed]) -> list[Draft]:
+    """Tell readers which runs have ended, and that nobody has to answer these any more."""
+    ended = [one for one in closed if one.pending.child is not None]
+    drafts = withdrawn(replace(turn, pending=tuple(one.pending for one in ended)))
+    return [
+        *drafts,
+        *(Draft(type="task.settled", data={**_task(turn, one.pending), "status": one.status.value}) for one in ended),
+    ]
+
+
+def _task(turn: Turn, pending: Pending) -> dict[str, JsonValue]:
+    return {
+        "turn_id": turn.turn_id,
+        "call_id": pending.call.call_id,
+        "tool": pending.call.tool,
+        "run_id": pending.child,
+    }
+
+
 def withdrawn(turn: Turn) -> list[Draft]:
     """Tell readers that nobody has to answer the runs of a turn any more."""
     told: list[Draft] = []
