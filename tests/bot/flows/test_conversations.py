@@ -103,7 +103,7 @@ async def test_stop_ends_the_run_and_takes_its_card_away() -> None:
         await slack.until(lambda: slack.card(asked))
         await until(app, "SELECT 1 FROM moor_event WHERE type = 'input.requested' AND run_id LIKE 'ses_%'")
         [[session, creator]] = await app.runtime.store.rows("SELECT run_id, creator FROM moor_run WHERE kind = 'session'", {})
-        alice = Principal(str(creator), "Alice", Standing.MEMBER, (), "slack")
+        alice = Principal(str(creator), "Alice", Standing.MEMBER, frozenset(), "slack")
         await app.runtime.sessions.cancel(alice, str(session), turn_id=None, key=None)
         await until(app, ENDED)
         await slack.until(lambda: slack.replies(asked)[0].buttons == ())
