@@ -253,6 +253,17 @@ class Audits(StoreBench):
         assert await store.forget(kept[1])
         assert await entries(store) == before
 
+    async def test_s40_a_run_ends_though_a_question_of_it_can_not_be_read(self, store: Store) -> None:
+        if not self.tampering:
+            pytest.skip("rows of this store can't be changed")
+        claim, prompt_id = await asked(store)
+        sql = "UPDATE moor_prompt SET body = :body WHERE prompt_id = :prompt_id"
+        await self.tamper(store, sql, {"body": b"no such thing", "prompt_id": prompt_id})
+        assert await store.end(claim.run_id, reason="reset", events=())
+        entry = await last(store)
+        assert said(entry) == ("settled", None, "system", None, "cancelled", "reset")
+        assert entry.shown == ""
+
     async def test_s40_a_changed_entry_is_found(self, store: Store) -> None:
         if not self.tampering:
             pytest.skip("rows of this store can't be changed")

@@ -126,7 +126,7 @@ def _prompt(tx: Tx, run_id: str, prompt_id: str) -> Prompt:
 
 def end_run(tx: Tx, run_id: str, *, reason: str, at: int) -> None:
     """End a run: free its addresses, cancel its prompts, abort what is open; whoever owns it has lost it."""
-    prompts = {prompt.prompt_id: prompt for prompt in claims.open_prompts(tx, run_id)}
+    prompts = {prompt.prompt_id: prompt for prompt in claims.open_prompts(tx, run_id, opener=rows.Lenient(tx))}
     for prompt_id, prompt in prompts.items():
         settle_prompt(tx, run_id, prompt_id, outcome=PromptOutcome.CANCELLED, at=at, by=None, name=None, via=auditing.SYSTEM)
         tx.entries.append(auditing.of_end(prompt, reason, at))
