@@ -112,6 +112,17 @@ class Audits(StoreBench):
         entry = await last(store)
         assert said(entry) == ("overridden", BOB, "button", "approve", "approved", "Nobody of finance is here.")
 
+    async def test_s40_odd_texts_are_hashed_as_they_are_kept(self, store: Store) -> None:
+        claim = await start(store)
+        question = prompt(asked="Zoë's \\ \"team\" {moor_run}\n'; --")
+        await store.commit(step_commit(claim, prompts=(question,)))
+        note = encode({"reason": "it's $1 \\' {0} moor_run \u2028 \x7f 漢字 😀"})
+        given = replace(answer(question.prompt_id, by="o'neill:\\", override=True, note=note), where="''\\ moor_prompt")
+        await store.answer(given)
+        entry = await last(store)
+        assert (entry.asked, entry.principal, entry.where) == (question.asked, given.principal, given.where)
+        assert entry.reason == "it's $1 \\' {0} moor_run \u2028 \x7f 漢字 😀"
+
     async def test_s40_what_a_worker_decides_leaves_an_entry_only_then(self, store: Store) -> None:
         _, prompt_id = await asked(store, policy=AnswerPolicy.FUNCTION)
         given = answer(prompt_id, by=BOB)
