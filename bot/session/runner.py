@@ -15,6 +15,7 @@ from pydantic import JsonValue
 
 from bot.access import AccessPolicy, Action, Deny, members_only
 from bot.access import decide as decide_access
+from bot.answerers import POLICY_SECONDS
 from bot.deciding import Deciding
 from bot.edge import Threads, being_cancelled
 from bot.errors import ModelFailed
@@ -31,6 +32,7 @@ from bot.session.live import REPLY_KEY, UNKNOWN_AUTHOR, Judged, LiveSession, War
 from bot.session.ready import ReadyAgent
 from bot.session.replies import calls_of
 from bot.session.thinking import Patience, ask_model
+from bot.session.verdicts import Verdicts
 from bot.turn import changes
 from bot.turn.change import Begun, Change, Draft, NewPrompt
 from bot.turn.decide import Dismiss, End, Fail, Open, Refuse, Resolve, Rest, Stop, Think, decide, interrupts, steering_of
@@ -46,9 +48,6 @@ from durable_core.store import Store
 from durable_core.worker import Held
 
 log = logging.getLogger("moorings.session")
-
-ACCESS_SECONDS = 10.0
-"""How long an author's access function may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +67,7 @@ class SessionRunner:
     """Where plain tools run."""
     policies: Threads = field(default_factory=Threads)
     """Where an author's plain access and approval functions run: tools that block must not hold up decisions."""
-    access_seconds: float = ACCESS_SECONDS
+    access_seconds: float = POLICY_SECONDS
     people: People = field(default_factory=People)
     deploy: Deploy = field(default_factory=Deploy)
 
@@ -193,7 +192,7 @@ class SessionRunner:
             except ModelFailed as error:
                 return await self._model_failed(session, turn, error)
         calls = calls_of(turn, reply)
-        gates = self._gates(agent)
+        gates = self._gates(agent, session)
         now, results, asks = [], {}, []
         for call in calls:  # one that was let through is not asked about again: with another answer it would run twice
             begun = session.started(call.call_id) or session.result(call.call_id) is not None
@@ -311,7 +310,7 @@ class SessionRunner:
         # what an earlier attempt streamed belongs to its step: what comes next is another one
         announced = session.announced or (session.attempt > 1 and not turn.pending)
         change = changes.resolved(
-            self._gates(agent).granting(session.state, turn, action),
+            self._gates(agent, session).granting(session.state, turn, action),
             turn,
             action,
             results={**batch.results, **unput},
@@ -329,15 +328,15 @@ class SessionRunner:
 
     # ── parts ──
 
-    def _gates(self, agent: ReadyAgent) -> Gates:
+    def _gates(self, agent: ReadyAgent, session: LiveSession) -> Gates:
         decides = Deciding(threads=self.policies, seconds=self.access_seconds, model=agent.model)
-        return Gates(tools=agent.tools, access=self.access, deciding=decides)
+        return Gates(tools=agent.tools, access=self.access, deciding=decides, verdicts=Verdicts(self.store, session))
 
     def _runner(self, agent: ReadyAgent, session: LiveSession, turn: Turn) -> CallRunner:
         return CallRunner(
             store=self.store,
             tools=agent.tools,
-            gates=self._gates(agent),
+            gates=self._gates(agent, session),
             deps=self.deps,
             denied=lambda: self._still_denied(session, turn),
             interrupted=lambda: self._stops(session),
