@@ -112,6 +112,9 @@ class Approval:
 
     def __post_init__(self) -> None:
         """Keep what was listed from changing."""
+        names = listed(self.by)
+        if names is not None:
+            object.__setattr__(self, "by", names)
         if not isinstance(self.edit, str):
             object.__setattr__(self, "edit", tuple(self.edit))
         if not isinstance(self.on_expiry, str | Escalation):

@@ -8,8 +8,10 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
+from bot.answers import FORGOTTEN
 from bot.approvals import Approval, ToolCall
 from bot.context import ToolContext
+from bot.forget import forget_principal
 from bot.history import AssistantItem, ResultStatus
 from bot.masks import Secret
 from bot.policies import Ruling, deny
@@ -21,6 +23,7 @@ from durable_core.model import AnswerReceipt, AnswerStatus, PromptOutcome
 from tests.bot.session.actors import Log
 from tests.bot.session.gated import answered, ask, body, results
 from tests.bot.session.kit import ALICE, BOB, FARAH, Thread
+from tests.bot.session.test_forget import stored
 from tests.bot.session.test_interruption import killed_at
 
 
@@ -195,6 +198,44 @@ async def test_an_edit_to_a_tool_that_changed_meanwhile_is_refused(thread: Threa
     await thread.cancel()
     await thread.work()
     assert thread.log.runs == []
+
+
+async def test_who_is_forgotten_takes_their_words_along_and_not_what_they_changed(thread: Thread) -> None:
+    await ask(thread, ("count", {"amount": 7}), tools=(count,))
+    await thread.click("approve", BOB, edits={"amount": 6}, note="4242")
+    (interaction,) = await thread.store.take_interactions(thread.owner, limit=1, lease_ms=1000)
+    await thread.answers.evaluate(interaction)
+    await forget_principal(thread.store, BOB.id, by="operator", seconds=0)
+    await thread.work()
+    assert results(thread)[0][1]["result"] == {"counted": 6}
+    assert "4242" not in await stored(thread)
+
+
+async def test_a_change_that_is_forgotten_before_it_is_looked_at_approves_nothing(thread: Thread) -> None:
+    await ask(thread, ("count", {"amount": 7}), tools=(count,))
+    receipt = await thread.click("approve", BOB, edits={"amount": 6})
+    await forget_principal(thread.store, BOB.id, by="operator", seconds=0)
+    await thread.work()
+    refused = await thread.answers.result(receipt)
+    assert (refused.status, refused.reason) == (AnswerStatus.REFUSED, FORGOTTEN)
+    assert thread.log.runs == []
+    await thread.cancel()
+    await thread.work()
+
+
+async def test_nor_does_one_that_is_forgotten_while_it_is_looked_at(thread: Thread) -> None:
+    await ask(thread, ("count", {"amount": 7}), tools=(count,))
+    await thread.click("approve", BOB, edits={"amount": 6})
+    decide = thread.store.decide
+
+    async def later(verdict: Any) -> Any:
+        await forget_principal(thread.store, BOB.id, by="operator", seconds=0)
+        return await decide(verdict)
+
+    object.__setattr__(thread.store, "decide", later)
+    await thread.work()
+    assert thread.log.runs == []
+    assert results(thread)[0][0] is ResultStatus.REJECTED
 
 
 @pytest.mark.parametrize(
