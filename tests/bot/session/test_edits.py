@@ -82,7 +82,8 @@ async def test_the_edited_call_runs_and_is_shown_recorded_and_told(thread: Threa
     assert (note["text"], note["edits"]) == ("less", {"amount": "50", "note": "half"})
     outcome = thread.channel.cards[-1].card.outcome
     assert outcome is not None
-    assert outcome.text == "Approved by Bob, who changed amount from 500 to 50, note from its default to half"
+    assert outcome.text.startswith("Approved by Bob")
+    assert words in outcome.result
     asked = [
         item.calls[0].arguments["amount"] for item in await thread.history() if isinstance(item, AssistantItem) and item.calls
     ]
