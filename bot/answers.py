@@ -33,7 +33,7 @@ from bot.turn.state import state_from_json
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
-from durable_core.errors import NotFound, Stranded
+from durable_core.errors import NotFound, Stranded, TooLarge, Unstorable
 from durable_core.ids import new_id
 from durable_core.model import (
     AnswerPolicy,
@@ -136,7 +136,8 @@ class Answers:
                 refused = refused or made.reason
             elif made.edits:
                 told |= {"edits": dict(made.edits), "binding": made.binding}
-        judge = "edits" in told
+        # whom a list names is looked up too, where the platform has to be asked who they are: access may say no
+        judge = "edits" in told or (prompt.policy is AnswerPolicy.LISTED and self.people.asks(principal))
         tell_at = at if tell else None
         outcome = PromptOutcome(option["outcome"]) if option is not None else PromptOutcome.IGNORED
         submission_id = new_id("sub")
@@ -144,7 +145,7 @@ class Answers:
             "principal": principal.to_json(),
             "place": _place_json(place),
             "tell_at": list(tell_at) if tell_at is not None else None,
-            "edited": judge,
+            "edited": "edits" in told,
         }
         answer = PromptAnswer(
             source=source,
@@ -307,6 +308,10 @@ class Answers:
         tool = agent.tools.get(body["action"]["tool"]) if agent is not None else None
         if tool is None or not body.get("edit"):
             return NotEdited(f"{', '.join(sorted(edits))} may not be changed here.")
+        try:
+            codec.encode(dict(edits))
+        except (TooLarge, Unstorable, ValueError, TypeError, RecursionError):
+            return NotEdited("What was changed can't be kept: it is too large, or no JSON.")
         return edited(tool, await self._asked(prompt, body), edits, requester=Principal.from_json(body["requester"]))
 
     async def _asked(self, prompt: Prompt, body: Mapping[str, Any]) -> Call:

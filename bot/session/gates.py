@@ -18,7 +18,7 @@ from bot.errors import BadArguments
 from bot.history import Call, Item, ResultItem, ResultStatus, Trust
 from bot.policies import Auto, Once
 from bot.session.bodies import approval_prompt, rerun_prompt, unreachable
-from bot.session.edits import run_call
+from bot.session.edits import run_call, voided
 from bot.session.evidence import evidence
 from bot.session.verdicts import Verdicts
 from bot.tools import Tool
@@ -80,8 +80,8 @@ class Gates:
         granted = self._granted(tool, asked, turn, grants, now)
         ruled = await self._ruled(tool, asked, turn, history, granted=granted, tainted=tainted)
         if ruled.says == "deny":
-            text = f"The policy of {tool.name} refused this call: {ruled.why}. It did not run."
-            return _refused(call, text.replace("..", "."), status=ResultStatus.REJECTED)
+            text = f"The policy of {tool.name} refused this call: {ruled.why.removesuffix('.')}. It did not run."
+            return _refused(call, text, status=ResultStatus.REJECTED)
         if ruled.says == "allow" and not tainted:
             return Run()
         read = evidence(history, turn, self.tools)
@@ -159,7 +159,7 @@ class Gates:
         given = [
             Grant(key=key, until=pending.consent.at + GRANT_MS)
             for pending in action.run
-            if pending.purpose is Purpose.APPROVAL and pending.consent is not None and (key := self._key(pending, turn))
+            if pending.purpose is Purpose.APPROVAL and pending.consent is not None and (key := self._agreed(pending, turn))
         ]
         taken = [
             key
@@ -174,6 +174,11 @@ class Gates:
         if key is None or not any(grant.key == key and grant.until > now for grant in grants):
             return False
         return not any(pending.purpose is Purpose.APPROVAL and self._key(pending, turn) == key for pending in turn.asked)
+
+    def _agreed(self, pending: Pending, turn: Turn) -> str | None:
+        """What a yes covers, unless it was given to a call that this isn't any more."""
+        tool = self.tools.get(pending.call.tool)
+        return None if tool is None or voided(tool, pending) is not None else self._key(pending, turn)
 
     def _key(self, pending: Pending, turn: Turn) -> str | None:
         tool = self.tools.get(pending.call.tool)
@@ -196,7 +201,8 @@ def once_key(tool: Tool, call: ToolCall) -> str | None:
     if not isinstance(when, Once):
         return None
     try:
-        return when.key(call.tool, call.requester.id, call.arguments)
+        # of this tool as it is: one whose arguments have another schema is another one
+        return when.key(tool.binding({}), call.requester.id, call.arguments)
     except Exception:  # noqa: BLE001 - an argument that can't be written down covers nothing
         return None
 

@@ -10,10 +10,12 @@ from bot.approvals import Approval
 from bot.context import ToolContext
 from bot.history import ResultStatus
 from bot.tools import Tool, tool
+from channels.events import Place, Standing
 from durable_core.model import AnswerPolicy, AnswerStatus
-from tests.bot.session.actors import Log
+from tests.bot.session.actors import ADDRESS, CHANNEL, Log
 from tests.bot.session.gated import answered, ask, results
-from tests.bot.session.kit import ALICE, BOB, FARAH, GUEST, Thread
+from tests.bot.session.kit import ALICE, BOB, FARAH, GUEST, Thread, person
+from tests.bot.session.test_lookups import AskedChannel
 
 
 def counting(**gate: Any) -> Tool:
@@ -87,3 +89,33 @@ async def test_an_edit_takes_a_worker_even_where_who_may_answer_is_data(
     assert results(thread) == [(ResultStatus.COMPLETED, f"counted 6\n\n{words}")]
     resolved = [event.data["resolutions"][0] for event in await thread.events() if event.type == "input.resolved"]
     assert [(one["outcome"], one["responder"]["id"]) for one in resolved] == [("approved", who.id)]
+
+
+@pytest.mark.parametrize(
+    ("standing", "expected"), [(Standing.MEMBER, AnswerStatus.SETTLED), (Standing.GUEST, AnswerStatus.REFUSED)]
+)
+async def test_whom_a_list_names_is_looked_up_where_the_platform_has_to_be_asked(
+    thread: Thread, standing: Standing, expected: AnswerStatus
+) -> None:
+    channel = AskedChannel()
+    channel.standing = standing
+    thread.channel = channel
+    ben = person("ben", Standing.UNKNOWN)
+    await ask(thread, ("count", {}), tools=(counting(by=[ben.id]),))
+    receipt = await thread.answers.admit(
+        (await thread.prompt()).prompt_id,
+        "approve",
+        principal=ben,
+        place=Place("channel"),
+        source=CHANNEL,
+        key="k",
+        via="button",
+        at=(CHANNEL, ADDRESS),
+        tell=True,
+    )
+    assert receipt.status is AnswerStatus.PENDING
+    await thread.work()
+    assert (await thread.answers.result(receipt)).status is expected
+    assert "ben" in channel.asked
+    await thread.cancel()
+    await thread.work()
