@@ -117,6 +117,7 @@ class Runtime:
             agents=self.agents,
             deps=deps,
             warm=WarmHistories(self.store),
+            answers=self.answers,
             access=self.bot.access,
             limits=self.bot.limits,
             policies=self.answers.threads,

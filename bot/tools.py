@@ -31,6 +31,9 @@ from bot.parameters import arguments_model
 from bot.policies import When
 from bot.principal import Principal
 
+if typing.TYPE_CHECKING:
+    from bot.turn.questions import Wait
+
 OUTPUT_LIMIT: Final = 256 * 1024
 ERROR_LIMIT: Final = 4 * 1024
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -81,6 +84,8 @@ class Tool:
     idempotent: bool = False
     on_interrupt: Interrupt = Interrupt.ASK
     asks_after_untrusted: bool = True
+    waits: Callable[[Mapping[str, Any]], Wait] | None = field(default=None, repr=False)
+    """Of a tool whose calls wait for something in place of a run of its body: for what, given its arguments."""
     secret: tuple[str, ...] = ()
     """The parameters that hold something people don't get to see."""
 

@@ -22,8 +22,8 @@ from bot.session.edits import run_call, voided
 from bot.session.evidence import evidence
 from bot.session.verdicts import Verdicts
 from bot.tools import Tool
+from bot.turn.actions import Resolve
 from bot.turn.change import NewPrompt
-from bot.turn.decide import Resolve
 from bot.turn.state import GRANT_MS, Grant, Pending, Purpose, State, Turn, with_grants
 from durable_core import codec
 from durable_core.errors import TooLarge

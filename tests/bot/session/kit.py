@@ -108,18 +108,6 @@ class Thread:
         self.agent = Agent("support", self.model, instructions="Help.", tools=self.tools, approval=self.approval)
         agents = {"support": ready(self.agent)}
         people = People(channels={CHANNEL: self.channel})
-        self.runner = SessionRunner(
-            store=self.store,
-            agents=agents,
-            deps=self.log,
-            warm=WarmHistories(self.store),
-            access=self.access,
-            limits=self.limits,
-            retry=RetryPolicy(jitter=0),
-            grace=self.grace,
-            people=people,
-            deploy=self.deploy,
-        )
         self.leftovers = Leftovers(
             store=self.store, strandings=Strandings(store=self.store, abilities=self.abilities, since=self.clock.override() or 0)
         )
@@ -130,6 +118,19 @@ class Thread:
             people=people,
             leftovers=self.leftovers,
             groups=self.groups,
+        )
+        self.runner = SessionRunner(
+            store=self.store,
+            answers=self.answers,
+            agents=agents,
+            deps=self.log,
+            warm=WarmHistories(self.store),
+            access=self.access,
+            limits=self.limits,
+            retry=RetryPolicy(jitter=0),
+            grace=self.grace,
+            people=people,
+            deploy=self.deploy,
         )
         self.egress = Egress(
             store=self.store,
