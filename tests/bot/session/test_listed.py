@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from bot.answerers import group
 from bot.approvals import Approval
 from bot.context import ToolContext
 from bot.history import ResultStatus
+from bot.routes import escalate
 from bot.tools import Tool, tool
 from channels.events import Place, Standing
 from durable_core.model import AnswerPolicy, AnswerStatus
@@ -119,3 +122,29 @@ async def test_whom_a_list_names_is_looked_up_where_the_platform_has_to_be_asked
     assert "ben" in channel.asked
     await thread.cancel()
     await thread.work()
+
+
+@pytest.mark.parametrize("by", [[FARAH.id], group("finance"), lambda _, who: who.id == FARAH.id])
+async def test_a_request_that_was_handed_on_is_answered_by_those_who_have_it_now(thread: Thread, by: Any) -> None:
+    hour = timedelta(hours=1)
+    gate = {"expires": hour, "on_expiry": escalate(by=by, by_text="The boss", expires=hour)}
+    await ask(thread, ("count", {}), tools=(counting(**gate),))
+    assert (await answered(thread, "approve", FARAH)).status is AnswerStatus.REFUSED
+    thread.clock.advance(hour)
+    await thread.work()
+    prompt = await thread.prompt()
+    assert (prompt.level, prompt.asked) == (1, "The boss")
+    assert (await answered(thread, "approve", ALICE)).status is AnswerStatus.REFUSED
+    assert (await answered(thread, "approve", FARAH)).status is AnswerStatus.SETTLED
+    assert [approver for *_, approver in thread.log.runs] == [FARAH.id]
+
+
+async def test_nobody_answers_and_nobody_is_left(thread: Thread) -> None:
+    hour = timedelta(hours=1)
+    await ask(thread, ("count", {}), tools=(counting(expires=hour, on_expiry=[escalate(by=[BOB.id]), escalate(by=[FARAH.id])]),))
+    for level in range(3):
+        assert (await thread.prompt()).level == level
+        thread.clock.advance(hour)
+        await thread.work()
+    assert results(thread)[0][0] is ResultStatus.EXPIRED
+    assert thread.log.runs == []
