@@ -114,7 +114,7 @@ class Answers:
         if left is None:
             readable(prompt)
         body = prompt_body(prompt)
-        option = next((option for option in body["options"] if option["id"] == option_id), None) if left is None else None
+        option = _chosen(body, option_id, note) if left is None else None
         if left is not None:
             refused: str | None = left
         elif at is not None and not await self._put_at(prompt, at):
@@ -165,7 +165,8 @@ class Answers:
     async def _put_at(self, prompt: Prompt, at: tuple[str, str]) -> bool:
         """Whether a copy of the prompt was owed to this address: a button's value alone gives no right."""
         sql = "SELECT 1 FROM moor_outbox WHERE prompt_id = :prompt AND channel = :channel AND address = :address LIMIT 1"
-        return bool(await self.store.rows(sql, {"prompt": prompt.prompt_id, "channel": at[0], "address": at[1]}))
+        card = prompt.group or prompt.prompt_id  # prompts that share a card are put where the first one's copies are
+        return bool(await self.store.rows(sql, {"prompt": card, "channel": at[0], "address": at[1]}))
 
     async def _denied_at_once(self, prompt: Prompt, principal: Principal, place: Place) -> str | None:
         """Why somebody may not click here, where no worker will ask: the default policy, or a prompt older than the policy."""
@@ -250,7 +251,7 @@ class Answers:
         body = prompt_body(interaction.prompt)
         requester = Principal.from_json(body["requester"])
         agent = self.agents.get(interaction.run_name)
-        tool = agent.tools.get(body["action"]["tool"]) if agent is not None else None
+        tool = agent.tools.get(body["action"]["tool"]) if agent is not None and body["action"] is not None else None
         # a prompt says itself whether the tool's approval decides: a call that ran without one is its requester's to run again
         by_approval = body.get("by_approval", interaction.prompt.kind == "approval")
         approval = tool.approval if tool is not None and by_approval else None
@@ -263,6 +264,13 @@ class Answers:
             return "The tool has changed since this was asked. Ask again."
         may = await self.threads.run(approval.may_answer, call, principal)
         return None if may.value() else "not_allowed"
+
+
+def _chosen(body: Mapping[str, Any], option_id: str, note: str) -> dict[str, Any] | None:
+    """The option that is meant; where own words are allowed and no option is named, those."""
+    if not option_id and note and body.get("allow_freeform"):
+        return {"id": "", "outcome": PromptOutcome.ANSWERED.value}
+    return next((option for option in body["options"] if option["id"] == option_id), None)
 
 
 def settled_events(prompt: Prompt, principal: Principal, outcome: PromptOutcome) -> tuple[EventDraft, ...]:
