@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final, cast
 
 from bot import formats
+from bot.display import reveal, show
 from bot.formats import Kind
 from channels.outbound import Button, ButtonStyle, Card, CardOutcome, OutcomeKind
 from durable_core.model import Prompt, PromptOutcome
@@ -76,7 +77,7 @@ def settled_words(prompt: Prompt, body: dict[str, Any]) -> str:
     rerun = prompt.kind == "rerun"
     match prompt.outcome:
         case PromptOutcome.APPROVED:
-            return f"{who} chose to run it again" if rerun else f"Approved by {who}"
+            return f"{who} chose to run it again" if rerun else f"Approved by {who}{_changes(prompt, body)}"
         case PromptOutcome.DENIED:
             return f"{who} chose not to run it again" if rerun else f"Denied by {who}"
         case PromptOutcome.EXPIRED:
@@ -87,3 +88,14 @@ def settled_words(prompt: Prompt, body: dict[str, Any]) -> str:
             return f"No longer needed: {body['requester']['name']} wrote on."
         case _:
             return f"Answered by {who}"
+
+
+def _changes(prompt: Prompt, body: dict[str, Any]) -> str:
+    """Say what whoever approved changed first."""
+    note = formats.show(Kind.NOTE, prompt.note) if prompt.note is not None else {}
+    before = (body["action"] or {}).get("input", {})
+    changed = [
+        f"{reveal(name)} from {show(before[name]) if name in before else 'its default'} to {show(value)}"
+        for name, value in (note.get("edits") or {}).items()
+    ]
+    return f", who changed {', '.join(changed)}" if changed else ""

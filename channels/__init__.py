@@ -3,7 +3,7 @@
 What lives here: the names an adapter's author imports. What does not: sessions, approvals, storage or dedupe.
 """
 
-from channels.contract import Capabilities, Channel, Checked, Closable, Directory, Findable, Verified
+from channels.contract import Capabilities, Channel, Checked, Closable, Directory, Findable, Membership, Verified
 from channels.errors import (
     BadAddress,
     ChannelError,
@@ -38,6 +38,7 @@ __all__ = [
     "Ingress",
     "InvalidSignature",
     "MalformedPayload",
+    "Membership",
     "Message",
     "MessageRef",
     "Outbound",

@@ -65,10 +65,11 @@ def begun(session: LiveSession, turn: Turn) -> Begun:
     )
 
 
-async def keep_reply(store: Store, session: LiveSession, turn: Turn, reply: ModelReply) -> None:
-    """Keep a paid reply before any tool starts; a reply without calls is kept by the step's own commit."""
-    calls = calls_of(turn, reply)
-    actions: list[JsonValue] = [{"call_id": call.call_id, "tool": call.tool, "input": call.arguments} for call in calls]
+async def keep_reply(store: Store, session: LiveSession, turn: Turn, reply: ModelReply, *, actions: list[JsonValue]) -> None:
+    """Keep a paid reply before any tool starts; a reply without calls is kept by the step's own commit.
+
+    `actions` are its calls as readers see them.
+    """
     body = codec.encode({"reply": reply_to_json(reply), "actions": actions}, limit=codec.MOST)
     data: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": session.state.sequence}
     event = Draft(type="actions.requested", data=data, refs=(("actions", f"record:{session.step_no}:{REPLY_KEY}#/actions"),))

@@ -221,12 +221,14 @@ def _input(command: Command, prompts: dict[str, Prompt], run_id: str) -> Input:
         return Undelivered(seq=command.seq, submission_id=command.submission_id, delivery_id=delivery_id, error=error)
     prompt = prompts.get(str(body["prompt_id"]))
     words = prompt.note if prompt is not None else None
-    note = formats.read(Kind.NOTE, words, run_id=run_id).get("text", "") if words is not None else ""
+    note = formats.read(Kind.NOTE, words, run_id=run_id) if words is not None else {}
     consent = Consent(
         principal=(prompt.settled_by if prompt else None) or command.principal,
         name=(prompt.settled_name if prompt else None) or command.principal,
         at=(prompt.settled_at if prompt else None) or command.at,
-        note=str(note),
+        note=str(note.get("text", "")),
+        edits=note.get("edits"),
+        binding=str(note.get("binding", "")),
     )
     return Response(
         seq=command.seq,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from bot.errors import BadArguments
 from bot.history import Call, ResultItem, ResultStatus, Trust
 from bot.session.calls import Due
-from bot.session.gates import Ask, Gates, Refused
+from bot.session.gates import Ask, Gates, Refused, Run
 from bot.session.live import LiveSession
 from bot.tools import Tool
 from bot.turn.actions import AskLimit
@@ -41,7 +41,9 @@ async def part(gates: Gates, session: LiveSession, turn: Turn, calls: Sequence[C
     parted = Parted()
     quiet = 0
     for call in calls:
-        gate = await gates.check(call, turn, session.history, session.now)
+        # one that was let through is not asked about again: with another answer it would run twice
+        begun = session.started(call.call_id) or session.result(call.call_id) is not None
+        gate = Run() if begun else await gates.check(call, turn, session.history, session.now, grants=session.state.grants)
         wait = _wait(gates.tools, call)
         if isinstance(gate, Ask):
             parted.asks.append(gate.prompt)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from bot.access import AccessPolicy, Action, Deny, members_only
 from bot.access import decide as decide_access
 from bot.answers import Answers
+from bot.deciding import Deciding
 from bot.edge import Threads, being_cancelled
 from bot.errors import ModelFailed
 from bot.history import ResultItem
@@ -24,7 +25,7 @@ from bot.session.attempts import announce, begun, charge, keep_reply
 from bot.session.batch import Batch, Grace, Reconsider
 from bot.session.calls import AccessUnknown, CallRunner, Due, unasked
 from bot.session.commits import commit
-from bot.session.gates import Gates
+from bot.session.gates import Gates, shown_actions
 from bot.session.handoff import Deploy, opening
 from bot.session.live import UNKNOWN_AUTHOR, Judged, LiveSession, WarmHistories
 from bot.session.parting import asked_limit, mint, part, placed
@@ -283,7 +284,8 @@ class SessionRunner:
         )
         hit("model.after_reply")
         if reply.calls:
-            await keep_reply(self.store, session, turn, reply)
+            actions = shown_actions(agent.tools, calls_of(turn, reply))
+            await keep_reply(self.store, session, turn, reply, actions=actions)
         return reply
 
     async def _model_failed(self, session: LiveSession, turn: Turn, error: ModelFailed) -> bool:
@@ -317,7 +319,7 @@ class SessionRunner:
         # what an earlier attempt streamed belongs to its step: what comes next is another one
         announced = session.announced or (session.attempt > 1 and not turn.pending)
         change = changes.resolved(
-            session.state,
+            self._gates(agent).granting(session.state, turn, action),
             turn,
             action,
             results={**batch.results, **unput},
@@ -336,7 +338,8 @@ class SessionRunner:
     # ── parts ──
 
     def _gates(self, agent: ReadyAgent) -> Gates:
-        return Gates(tools=agent.tools, access=self.access, threads=self.policies, policy_seconds=self.access_seconds)
+        decides = Deciding(threads=self.policies, seconds=self.access_seconds, model=agent.model)
+        return Gates(tools=agent.tools, access=self.access, deciding=decides)
 
     def _runner(self, agent: ReadyAgent, session: LiveSession, turn: Turn) -> CallRunner:
         return CallRunner(

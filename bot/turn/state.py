@@ -5,8 +5,8 @@ What lives here: values and their JSON form. What does not: rules (decide.py), w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -19,6 +19,8 @@ from durable_core import codec
 from durable_core.model import PromptOutcome
 
 SMALLEST_VALUE: Final = 64 * 1024
+GRANT_MS: Final = 24 * 60 * 60 * 1000
+"""How long a yes to `once` counts."""
 
 
 NO_CALL: Final = Call("", "", arguments={})
@@ -54,6 +56,10 @@ class Consent:
     name: str
     at: int
     note: str = ""
+    edits: dict[str, JsonValue] | None = None
+    """Arguments that they changed before they approved."""
+    binding: str = ""
+    """What the changed call was when they did, as a digest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +93,8 @@ class Pending:
     consent: Consent | None = None
     begun: int = 0
     """How often the call was begun before this prompt."""
+    binding: str = ""
+    """What exactly is asked about, as a digest; empty of a call that an older version asked about."""
     copies: tuple[Copy, ...] = ()
     group: str | None = None
     """The first prompt of those that share its card."""
@@ -160,6 +168,14 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """A yes that counts for later calls too: what it covers, as a digest, and until when."""
+
+    key: str
+    until: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """All a session knows besides its history."""
 
@@ -171,6 +187,16 @@ class State:
     extra_tokens: int = 0
     """Input tokens that somebody allowed over the limit."""
     turn: Turn | None = None
+    grants: tuple[Grant, ...] = ()
+
+
+def with_grants(state: State, given: Iterable[Grant], taken: Collection[str]) -> State:
+    """Add grants and take some away; those that had ended when the newest was given are dropped."""
+    new = tuple(given)
+    gone = {*taken, *(grant.key for grant in new)}
+    since = max((grant.until for grant in new), default=None)
+    kept = [grant for grant in state.grants if grant.key not in gone and (since is None or grant.until > since - GRANT_MS)]
+    return replace(state, grants=(*kept, *(grant for grant in new if grant.key not in taken)))
 
 
 # ── what the inbox holds ─────────────────────────────────────────────────────────────────────────

@@ -21,6 +21,7 @@ SCOPES: Final = {
     "im:read": "see that a conversation is direct",
     "mpim:history": "hear direct messages of several people",
     "mpim:read": "the same for those",
+    "usergroups:read": "see who is in a user group that may approve",
     "users:read": "see whether somebody is a full member, a guest or an outsider",
 }
 PATH: Final = "/channels/slack/events"

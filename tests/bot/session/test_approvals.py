@@ -98,6 +98,7 @@ async def test_a_request_that_nobody_answers_expires_on_time(thread: Thread) -> 
     await ask(thread)
     prompt = await thread.prompt()
     thread.clock.advance(timedelta(days=1) - timedelta(milliseconds=1))
+    assert await thread.work() == 1, "it reminds"
     assert await thread.work() == 0
     thread.clock.advance(timedelta(milliseconds=1))
     assert (await thread.click("approve", prompt=prompt)).reason == "expired"

@@ -9,7 +9,7 @@ import pytest
 
 from bot.history import ResultStatus, UserItem
 from durable_core.failpoints import arm
-from durable_core.model import Outcome, PromptOutcome
+from durable_core.model import Outcome, Prompt, PromptOutcome
 from tests.bot.session.actors import Held, calls, die, says
 from tests.bot.session.kit import BOB, FARAH, Thread
 from tests.bot.session.test_approvals import REFUND, ask, results
@@ -41,7 +41,7 @@ async def test_an_option_by_id_label_or_place_answers(thread: Thread, text: str)
     assert last.text == "Approved by Alice"
 
 
-async def one_prompt(thread: Thread):  # noqa: ANN201 - the prompt's row
+async def one_prompt(thread: Thread) -> Prompt:
     ((prompt_id,),) = await thread.store.rows("SELECT prompt_id FROM moor_prompt", {})
     return await thread.store.prompt(str(prompt_id))
 
@@ -105,7 +105,7 @@ async def test_whoever_may_can_type_it_where_a_function_decides(thread: Thread) 
 
 
 async def test_one_message_answers_one_request(thread: Thread) -> None:
-    await ask(thread, REFUND)
+    await ask(thread, REFUND)  # type: ignore[arg-type]
     await thread.say("approve")
     await thread.work()
     assert thread.log.names() == ["refund"]
@@ -129,7 +129,7 @@ async def test_a_worker_that_dies_while_it_answers_answers_once(
     thread: Thread, monkeypatch: pytest.MonkeyPatch, given: bool
 ) -> None:
     """Once before the answer is given, once after it was and before the message is consumed."""
-    await ask(thread, REFUND)
+    await ask(thread, REFUND)  # type: ignore[arg-type]
     typed = await thread.say("approve")
     if given:
         with monkeypatch.context() as patch:
