@@ -10,7 +10,8 @@ from datetime import timedelta
 import pytest
 
 from bot.access import Allow
-from bot.history import ResultStatus
+from bot.forget import forget_principal
+from bot.history import ResultItem, ResultStatus
 from bot.ready_tools import ask_question, no_reply, sleep
 from bot.turn.state import TurnPolicy
 from durable_core.model import AnswerStatus, Outcome, Phase, PromptOutcome
@@ -60,6 +61,19 @@ async def test_their_own_words_answer_it_where_they_may(thread: Thread) -> None:
     assert await thread.outcome(typed) is Outcome.COMPLETED
 
 
+async def test_forgetting_somebody_takes_their_answer_out(thread: Thread) -> None:
+    await asking(thread, "ask_question", text="Which colour?")
+    await thread.say("and me?", BOB)
+    await thread.say("like the sea at my house")
+    await thread.work()
+    await thread.work()
+    await forget_principal(thread.store, ALICE.id, by="test")
+    kept = [item.content for item in await thread.history() if isinstance(item, ResultItem)]
+    assert kept == [{"text": "[deleted]", "by": "Alice"}]
+    told = [event.data["result"] for event in await thread.events() if event.type == "action.result"]
+    assert told == kept
+
+
 async def test_words_of_others_are_no_answer(thread: Thread) -> None:
     await asking(thread, "ask_question", text="Which colour?")
     bobs = await thread.say("I like green", BOB)
@@ -101,8 +115,9 @@ async def test_where_access_is_code_a_worker_decides_who_answers(thread: Thread)
     assert results(thread, 1)[0][2] == {"option": "Red", "by": "Alice"}
 
 
-async def test_a_question_that_makes_no_sense_is_refused(thread: Thread) -> None:
-    await asking(thread, "ask_question", text="")
+@pytest.mark.parametrize("arguments", [{"text": " "}, {"text": "Which?", "options": [""]}, {"options": ["Red"]}])
+async def test_a_question_that_makes_no_sense_is_refused(thread: Thread, arguments: dict[str, object]) -> None:
+    await asking(thread, "ask_question", **arguments)
     assert results(thread, 1)[0][1] is ResultStatus.FAILED
 
 

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import pytest
 
+from bot.approvals import Approval
+from bot.forget import forget_principal
 from bot.history import ResultStatus, UserItem
+from bot.ready_tools import ask_question
 from durable_core.failpoints import arm
 from durable_core.model import Outcome, Prompt, PromptOutcome
-from tests.bot.session.actors import Held, calls, die, says
-from tests.bot.session.kit import BOB, FARAH, Thread
+from tests.bot.session.actors import TOOLS, Held, calls, die, says
+from tests.bot.session.kit import ALICE, BOB, FARAH, Thread
 from tests.bot.session.test_approvals import REFUND, ask, results
+from tests.bot.session.test_times import wiring
 
 PAY = ("pay", {"amount": 5})
 
@@ -145,6 +149,40 @@ async def test_a_worker_that_dies_while_it_answers_answers_once(
     assert [item.text for item in await thread.history() if isinstance(item, UserItem)] == ["refund 5"]
     await thread.click("deny")
     await thread.work()
+
+
+async def test_words_that_were_redacted_after_they_were_given_are_not_given_again(
+    thread: Thread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread.tools = (*TOOLS, ask_question)
+    thread.hire("w1")
+    thread.model.script = [calls(("ask_question", {"text": "Which colour?"})), says("done")]
+    await thread.say("go")
+    await thread.work()
+    await thread.say("and me?", BOB)
+    typed = await thread.say("green")
+    with monkeypatch.context() as patch:
+        patch.setattr("bot.turn.waits.answered", lambda *_: die())
+        await thread.killed("w2")
+    await forget_principal(thread.store, ALICE.id, by="test")
+    await thread.work()
+    assert (await thread.detail(typed))["answer"]["status"] == "settled"
+    assert len(thread.model.requests) == 3
+
+
+async def test_votes_can_be_typed(thread: Thread) -> None:
+    await wiring(thread, Approval(by=[BOB.id, FARAH.id], quorum=2, remind_after=None))
+    first = await thread.say("approve", BOB)
+    await thread.work()
+    assert (await thread.detail(first))["answer"]["status"] == "counted"
+    assert thread.log.names() == []
+    again = await thread.say("approve", BOB)
+    await thread.work()
+    assert (await thread.detail(again))["answer"]["status"] in {"refused", "counted"}
+    assert thread.log.names() == []
+    await thread.say("approve", FARAH)
+    await thread.work()
+    assert thread.log.names() == ["wire"]
 
 
 async def test_a_cancel_while_it_is_answered_ends_the_turn_and_consumes_the_message(thread: Thread) -> None:
