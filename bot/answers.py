@@ -18,6 +18,7 @@ from bot import formats
 from bot.access import AccessPolicy, Action, Deny, members_only
 from bot.access import decide as decide_access
 from bot.answerers import POLICY_SECONDS, Groups, Resolver
+from bot.buttons import NOTE
 from bot.cards import prompt_body, readable, settled_words
 from bot.deciding import Deciding
 from bot.edge import Threads, limited
@@ -100,6 +101,7 @@ class Answers:
         via: str,
         run_id: str | None = None,
         note: str = "",
+        fields: Mapping[str, str] | None = None,
         of: str = "",
         at: tuple[str, str] | None = None,
         tell: bool = False,
@@ -107,9 +109,10 @@ class Answers:
     ) -> AnswerReceipt:
         """Accept somebody's choice; settled at once when who may answer is data, else decided by a worker.
 
-        ``of`` tells a repeat from another payload where the key covers more than this answer. ``at`` is the channel and the
-        address where it was given: the prompt must have been put there. With ``tell`` the person is told there, alone, if the
-        answer settles nothing. ``edits`` are arguments that are changed with an approval; a worker then asks the gates again.
+        ``fields`` are those of a form. ``of`` tells a repeat from another payload where the key covers more than this answer.
+        ``at`` is the channel and the address where it was given: the prompt must have been put there. With ``tell`` the person is
+        told there, alone, if the answer settles nothing. ``edits`` are arguments that are changed with an approval; a worker then
+        asks the gates again.
 
         Raises: NotFound (no such prompt), Conflict, Stranded (a newer version asked, and runs: it has to take the answer).
         """
@@ -120,6 +123,7 @@ class Answers:
         if left is None:
             readable(prompt)
         body = prompt_body(prompt)
+        note = note or (fields or {}).get(NOTE, "")
         option = _chosen(body, option_id, note) if left is None else None
         if left is not None:
             refused: str | None = left

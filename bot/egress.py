@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from bot import formats
 from bot.answers import explain
@@ -25,7 +26,7 @@ from channels.fallback import card_text
 from channels.outbound import Delivery, MessageRef, Outbound
 from durable_core.errors import Stranded, Unavailable
 from durable_core.failpoints import hit
-from durable_core.model import Buried, Lane, OutboxItem, Postponed, Sent
+from durable_core.model import Buried, Lane, OutboxItem, Postponed, Prompt, Sent
 from durable_core.retry import RetryPolicy
 from durable_core.store import Store
 
@@ -132,25 +133,53 @@ class Egress:
         body = formats.read(Kind.OUTBOX, item.body, run_id=item.run_id)
         match body.get("kind"):
             case "card" if item.prompt_id is not None:
-                prompt = await self.store.prompt(item.prompt_id)
-                readable(prompt)
-                drawn = card(prompt, result=str(body.get("result", "")))
-                private_to = author_id(str(body["private_to"])) if body.get("private_to") else None
-                if body.get("plain"):
-                    return Outbound(card_text(drawn), private_to=private_to)
-                return Outbound("", drawn, private_to=private_to)
+                drawn = card(await self._prompts(item.prompt_id), results=_results(item.prompt_id, body))
+                if body.get("plain"):  # where a card can't be shown
+                    return Outbound(card_text(drawn), private_to=_reader(body))
+                return Outbound("", drawn, private_to=_reader(body))
             case "reply":
                 return Outbound(await self._reply(item, int(body["step"])))
             case "answer":
                 receipt = await self.store.interaction_result(str(body["submission_id"]))
                 words = explain(receipt) if receipt is not None else None
-                private_to = author_id(str(body["private_to"]))
-                return Outbound(words or "Nothing was done with your answer.", notice=True, private_to=private_to)
+                return Outbound(words or "Nothing was done with your answer.", notice=True, private_to=_reader(body))
             case _:
-                private = body.get("private_to")
-                return Outbound(str(body.get("text", "")), notice=True, private_to=author_id(private) if private else None)
+                mentions = tuple(author_id(str(one)) for one in body.get("mentions") or ())
+                return Outbound(str(body.get("text", "")), notice=True, private_to=_reader(body), mentions=mentions)
+
+    async def _prompts(self, prompt_id: str) -> list[Prompt]:
+        """Read the prompts of a card, in the order in which they were asked. Raises: Stranded."""
+        first = await self.store.prompt(prompt_id)
+        found = [first]
+        if first.group is not None:
+            sql = "SELECT prompt_id FROM moor_prompt WHERE run_id = :run AND group_id = :card"
+            rows = await self.store.rows(sql, {"run": first.run_id, "card": first.group})
+            others = sorted({str(row[0]) for row in rows} - {prompt_id})
+            found += [await self.store.prompt(other) for other in others]
+            found.sort(key=_asked)
+        for prompt in found:
+            readable(prompt)
+        return found
 
     async def _reply(self, item: OutboxItem, step: int) -> str:
         content = await self.store.content(item.run_id, [f"step:{step}"])
         output = formats.read(Kind.STEP, content[f"step:{step}"], run_id=item.run_id)
         return str(output["items"][0]["text"])
+
+
+def _reader(body: Mapping[str, Any]) -> str | None:
+    """Who alone may see a message."""
+    private = body.get("private_to")
+    return author_id(str(private)) if private else None
+
+
+def _results(prompt_id: str, body: Mapping[str, Any]) -> dict[str, str]:
+    """What came of the calls on a card, by their prompts."""
+    several = body.get("results") or {}
+    return {prompt_id: str(body.get("result", ""))} | {one: str(told.get("result", "")) for one, told in several.items()}
+
+
+def _asked(prompt: Prompt) -> tuple[int, list[tuple[int, str]]]:
+    """Order prompts as they were asked: a call's id is made of numbers."""
+    parts = (prompt.call_id or "").split(".")
+    return prompt.created_seq, [(int(part) if part.isdecimal() else 0, part) for part in parts]

@@ -5,6 +5,7 @@ What lives here: what is written between two commits. What does not: the model c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
@@ -13,6 +14,7 @@ from bot.errors import ModelFailed
 from bot.history import ResultItem
 from bot.model import ModelReply, reply_to_json
 from bot.session.commits import event_draft
+from bot.session.gates import shown_actions
 from bot.session.live import ANSWER_KEY, REPLY_KEY, LiveSession
 from bot.session.replies import calls_of
 from bot.turn.actions import Answer
@@ -23,6 +25,7 @@ from durable_core.model import EventDraft, Record, RecordKind
 from durable_core.retry import RetryPolicy
 
 if TYPE_CHECKING:
+    from bot.tools import Tool
     from durable_core.store import Store
 
 
@@ -65,11 +68,9 @@ def begun(session: LiveSession, turn: Turn) -> Begun:
     )
 
 
-async def keep_reply(store: Store, session: LiveSession, turn: Turn, reply: ModelReply, *, actions: list[JsonValue]) -> None:
-    """Keep a paid reply before any tool starts; a reply without calls is kept by the step's own commit.
-
-    `actions` are its calls as readers see them.
-    """
+async def keep_reply(store: Store, session: LiveSession, turn: Turn, reply: ModelReply, tools: Mapping[str, Tool]) -> None:
+    """Keep a paid reply before any tool starts; a reply without calls is kept by the step's own commit."""
+    actions = shown_actions(tools, calls_of(turn, reply))
     body = codec.encode({"reply": reply_to_json(reply), "actions": actions}, limit=codec.MOST)
     data: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": session.state.sequence}
     event = Draft(type="actions.requested", data=data, refs=(("actions", f"record:{session.step_no}:{REPLY_KEY}#/actions"),))

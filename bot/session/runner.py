@@ -25,7 +25,7 @@ from bot.session.attempts import announce, begun, charge, keep_reply
 from bot.session.batch import Batch, Grace, Reconsider
 from bot.session.calls import AccessUnknown, CallRunner, Due, unasked
 from bot.session.commits import commit
-from bot.session.gates import Gates, shown_actions
+from bot.session.gates import Gates
 from bot.session.handoff import Deploy, opening
 from bot.session.live import UNKNOWN_AUTHOR, Judged, LiveSession, WarmHistories
 from bot.session.parting import asked_limit, mint, part, placed
@@ -284,8 +284,7 @@ class SessionRunner:
         )
         hit("model.after_reply")
         if reply.calls:
-            actions = shown_actions(agent.tools, calls_of(turn, reply))
-            await keep_reply(self.store, session, turn, reply, actions=actions)
+            await keep_reply(self.store, session, turn, reply, agent.tools)
         return reply
 
     async def _model_failed(self, session: LiveSession, turn: Turn, error: ModelFailed) -> bool:

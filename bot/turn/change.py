@@ -59,14 +59,14 @@ class NewPrompt:
     """Who is asked, in words; empty takes the body's `waiting_for`."""
     remind_at: int | None = None
     """Empty takes the body's `remind_ms`, from the moment it is asked."""
-    binding: str = ""
-    """What exactly is asked about, as a digest over the real arguments."""
     group: str | None = None
     """The first prompt of those that share one card; the first names itself."""
     copies: tuple[Copy, ...] = ()
     """Where its card goes; those of a group have the same."""
     limit: str = ""
     """The limit that it is about."""
+    binding: str = ""
+    """What exactly is asked about, as a digest over the real arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,9 @@ RATES: dict[str, Rate] = {
     "conversations.history": TIER_3,
     "conversations.info": TIER_3,
     "usergroups.users.list": TIER_2,
+    "conversations.open": TIER_3,
     "users.info": TIER_4,
+    "views.open": TIER_4,
 }
 BY_CHANNEL = frozenset({"chat.postMessage"})
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bot.cards import button_value
+from bot.buttons import button_value
 from bot.errors import Problem
 from bot.history import NoteItem, Trust
 from bot.ingress import Ingress, Taken

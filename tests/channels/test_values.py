@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels import Button, Card, CardOutcome, ChannelError, MalformedPayload, Outbound, Verified, WebhookRequest
+from channels.cards import MAX_BUTTON_VALUE
 from channels.errors import DeliveryFailed, RateLimited
 from channels.http import read_json
-from channels.outbound import MAX_BUTTON_VALUE
 
 FULL = Outbound(
     "text",

@@ -72,6 +72,7 @@ export function replaceKeepingFocus(node, next) {
   const target = twin || next;
   if (!twin) target.setAttribute("tabindex", "-1");
   target.focus({ preventScroll: true });
+  if (twin && typeof focused.selectionStart === "number") twin.setSelectionRange(focused.selectionStart, focused.selectionEnd);
 }
 
 let clear = 0;

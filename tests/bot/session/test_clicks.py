@@ -11,7 +11,7 @@ import pytest
 
 from bot.access import Action, Allow, Decision, Deny
 from bot.answers import explain
-from bot.cards import button_value
+from bot.buttons import button_value
 from bot.ingress import Ingress
 from bot.principal import Principal
 from channels.events import Place

@@ -15,6 +15,8 @@ READ = {"channels:read", "groups:read", "im:read", "mpim:read"}
 # From the page of each method and event: https://docs.slack.dev/reference/methods, https://docs.slack.dev/reference/events
 BY_METHOD: dict[str, set[str]] = {
     "auth.test": set(),
+    "conversations.open": {"im:write"},
+    "views.open": set(),
     "chat.postMessage": {"chat:write"},
     "chat.postEphemeral": {"chat:write"},
     "chat.update": {"chat:write"},

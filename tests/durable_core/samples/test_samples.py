@@ -13,7 +13,7 @@ from bot.formats import Kind
 from bot.history import from_json
 from bot.model import reply_from_json
 from bot.turn.state import body_from_json, state_from_json
-from channels.outbound import Card
+from channels.cards import Card
 from durable_core import codec, schema, versions
 from durable_core.crypto import KeyRing
 from durable_core.model import AnswerPolicy, Prompt, PromptOutcome, RecordKind
@@ -53,19 +53,21 @@ def card_of(sample: Sample) -> Card:
     from bot.cards import card
 
     return card(
-        Prompt(
-            prompt_id="prm_sample",
-            run_id="ses_sample",
-            kind=sample.of,
-            step_n=0,
-            call_id=None,
-            body=sample.body,
-            requester="fake:alice",
-            policy=AnswerPolicy.REQUESTER,
-            created_seq=1,
-            created_at=0,
-            expires_at=None,
-        )
+        [
+            Prompt(
+                prompt_id="prm_sample",
+                run_id="ses_sample",
+                kind=sample.of,
+                step_n=0,
+                call_id=None,
+                body=sample.body,
+                requester="fake:alice",
+                policy=AnswerPolicy.REQUESTER,
+                created_seq=1,
+                created_at=0,
+                expires_at=None,
+            )
+        ]
     )
 
 
