@@ -63,7 +63,7 @@ def reminded(state: State, turn: Turn, action: Remind, prompts: Mapping[str, Ope
         state=state,
         link_turn=turn.turn_id,
         events=tuple(_moved("input.reminded", turn, one, {}) for one in action.prompts),
-        posts=tuple(told),
+        posts=(*posts.results_on_cards(action.prompts, {}, turn.card_results), *told),
         updates=updates,
     )
 
@@ -110,7 +110,7 @@ def escalated(state: State, turn: Turn, action: Escalate, prompts: Mapping[str, 
         state=replace(state, turn=_with_copies(turn, copies)),
         link_turn=turn.turn_id,
         events=tuple(events),
-        posts=tuple(told),
+        posts=(*posts.results_on_cards(action.prompts, {}, turn.card_results), *told),
         updates=tuple(updates),
     )
 

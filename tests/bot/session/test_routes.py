@@ -167,6 +167,19 @@ async def test_what_is_approved_runs_at_once_and_its_result_stays_on_the_card(th
     assert sorted(statuses) == [ResultStatus.COMPLETED, ResultStatus.COMPLETED, ResultStatus.REJECTED]
 
 
+async def test_a_reminder_and_a_cancel_leave_results_on_the_card(thread: Thread, drawn: list[Any]) -> None:
+    await wiring(thread, Approval(ask="Wire {amount}?"), times=3)
+    two = (await thread.store.open_prompts(thread.run_id))[1]
+    await thread.click("approve", prompt=two)
+    await thread.work()
+    thread.later_s(5 * 60 * 60)
+    await thread.work()
+    assert list([body for body in drawn if body.get("kind") == "card"][-1]["results"]) == [two.prompt_id]
+    await thread.cancel()
+    await thread.work()
+    assert list([body for body in drawn if body.get("kind") == "card"][-1]["results"]) == [two.prompt_id]
+
+
 async def test_other_routes_have_other_cards(thread: Thread) -> None:
     thread.tools = (*TOOLS, gated(ELSEWHERE))
     thread.hire("w1")

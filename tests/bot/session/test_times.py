@@ -21,6 +21,7 @@ from bot.turn.state import Limits
 from bot.turn.view import View
 from channels.outbound import Outbound
 from durable_core.errors import PromptTaken
+from durable_core.failpoints import arm
 from durable_core.model import AnswerPolicy, AnswerStatus, Committed, Outcome, Prompt, PromptOutcome, StepCommit
 from durable_core.store import Store
 from tests.bot.session.actors import ADDRESS, TOOLS, Log, calls, die, says
@@ -113,6 +114,24 @@ async def test_a_worker_that_dies_before_it_reminds_reminds_once(thread: Thread,
     assert len(notices(thread)) == 1
     await thread.cancel()
     await thread.work()
+
+
+async def test_a_question_whether_to_run_again_is_put_and_reminded_of_like_any_other(thread: Thread) -> None:
+    approval = Approval(by=[FARAH.id], route=address(ROOM), remind_after=HOUR, expires=2 * HOUR)
+    await wiring(thread, approval)
+    await thread.click("approve", FARAH)
+    with arm("tool.after_effect", die, on=1):
+        await thread.killed("w2")
+    await thread.work()
+    prompt = await thread.prompt()
+    assert prompt.kind == "rerun"
+    (again,) = [shown for shown in thread.channel.cards if "cut off" in shown.card.question]
+    assert again.delivery.address == ROOM
+    await later(thread, HOUR)
+    assert [notice.text for notice in notices(thread, ROOM)] == [f"Still waiting for {prompt.asked}: “{again.card.question}”"]
+    await later(thread, HOUR)
+    assert results(thread, 1)[0][1] is ResultStatus.UNKNOWN
+    assert thread.log.names() == ["wire"]
 
 
 # ── expiry ──
