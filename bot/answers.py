@@ -18,7 +18,7 @@ from bot import formats
 from bot.access import AccessPolicy, Action, Deny, members_only
 from bot.access import decide as decide_access
 from bot.answerers import POLICY_SECONDS, Groups, Resolver
-from bot.buttons import NOTE
+from bot.buttons import NOTE, TEXT
 from bot.cards import prompt_body, readable, settled_words
 from bot.deciding import Deciding
 from bot.edge import Threads, limited
@@ -123,7 +123,7 @@ class Answers:
         if left is None:
             readable(prompt)
         body = prompt_body(prompt)
-        note = note or (fields or {}).get(NOTE, "")
+        note = note or (fields or {}).get(NOTE if option_id else TEXT, "")
         option = _chosen(body, option_id, note) if left is None else None
         if left is not None:
             refused: str | None = left

@@ -13,9 +13,12 @@ from bot.access import Allow
 from bot.forget import forget_principal
 from bot.history import ResultItem, ResultStatus
 from bot.ready_tools import ask_question, no_reply, sleep
+from bot.session_api import Response, ResponseStatus
+from bot.sessions import Sessions
 from bot.turn.state import TurnPolicy
 from durable_core.model import AnswerStatus, Outcome, Phase, PromptOutcome
-from tests.bot.session.actors import TOOLS, calls, says
+from durable_core.streams import Streams
+from tests.bot.session.actors import CHANNEL, PLACE, TOOLS, calls, says
 from tests.bot.session.kit import ALICE, BOB, Thread
 from tests.bot.session.test_approvals import results
 
@@ -59,6 +62,36 @@ async def test_their_own_words_answer_it_where_they_may(thread: Thread) -> None:
     await thread.work()
     assert results(thread, 1)[0][2] == {"text": "something greenish, please", "by": "Alice"}
     assert await thread.outcome(typed) is Outcome.COMPLETED
+
+
+async def test_a_form_and_the_api_take_own_words_too(thread: Thread) -> None:
+    for words in ("sent by a form", "sent by the API"):
+        await asking(thread, "ask_question", text="Which colour?", options=["Red"])
+        prompt = await thread.prompt()
+        if "form" in words:
+            await thread.answers.admit(
+                prompt.prompt_id,
+                "",
+                principal=ALICE,
+                place=PLACE,
+                source=CHANNEL,
+                key="form",
+                via="button",
+                fields={"text": words},
+            )
+        else:
+            sessions = Sessions(
+                store=thread.store,
+                streams=Streams(thread.store),
+                answers=thread.answers,
+                agents=["support"],
+                deployment="d",
+                lifetime_ms=None,
+            )
+            (told,) = await sessions.respond(ALICE, thread.run_id, responses=[Response(prompt.prompt_id, text=words)], key=None)
+            assert told.status is ResponseStatus.SETTLED
+        await thread.work()
+        assert results(thread, len(thread.model.requests) - 1)[-1][2] == {"text": words, "by": "Alice"}
 
 
 async def test_forgetting_somebody_takes_their_answer_out(thread: Thread) -> None:
