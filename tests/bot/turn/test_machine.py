@@ -5,6 +5,7 @@ What lives here: the machine and its invariants. What does not: any store; the s
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 
 from hypothesis import HealthCheck, settings
@@ -58,6 +59,7 @@ from tests.bot.turn.views import cancel, message, response
 
 PEOPLE = (ALICE, BOB, NOBODY)
 MAX_STEPS = 300
+FULL = os.environ.get("MOORINGS_TEST_FULL") == "1"
 LIMITS = Limits(model_calls=3, folded_messages=3)
 
 
@@ -517,6 +519,10 @@ class Thread(RuleBasedStateMachine):
 
 
 Thread.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    max_examples=3_000 if FULL else 100,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
 )
 TestThread = Thread.TestCase
