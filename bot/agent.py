@@ -51,7 +51,8 @@ class Agent:
     @property
     def gated(self) -> tuple[Tool, ...]:
         """The tools with the approval that holds for each: its own, else, of one that writes, the agent's."""
-        return tuple(replace(tool, approval=gate_of(tool, self.approval)) for tool in self.tools)
+        entries: tuple[object, ...] = tuple(self.tools)
+        return tuple(replace(tool, approval=gate_of(tool, self.approval)) for tool in entries if isinstance(tool, Tool))
 
     def problems(self) -> tuple[str, ...]:
         """List everything that keeps this agent from starting."""

@@ -34,7 +34,7 @@ from bot.turn.state import state_from_json
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
-from durable_core.errors import NotFound, Stranded
+from durable_core.errors import NotFound, Stranded, TooLarge, Unstorable
 from durable_core.ids import new_id
 from durable_core.model import (
     AnswerPolicy,
@@ -57,6 +57,8 @@ UNREADABLE_MS: Final = 5_000
 """How long an answer that a newer version asked for is left to that version before it is looked at again."""
 WAIT_SECONDS: Final = 2.0
 """How long a caller waits for an answer that a worker has to decide."""
+
+FORGOTTEN: Final = "What you changed was deleted before it was looked at. Answer again."
 
 REASONS: Final[dict[str, str]] = {
     "not_yours": "Only the person who asked may answer this.",
@@ -138,7 +140,8 @@ class Answers:
                 refused = refused or made.reason
             elif made.edits:
                 told |= {"edits": dict(made.edits), "binding": made.binding}
-        judge = "edits" in told
+        # whom a list names is looked up too, where the platform has to be asked who they are: access may say no
+        judge = "edits" in told or (prompt.policy is AnswerPolicy.LISTED and self.people.asks(principal))
         tell_at = at if tell else None
         outcome = PromptOutcome(option["outcome"]) if option is not None else PromptOutcome.IGNORED
         submission_id = new_id("sub")
@@ -146,6 +149,7 @@ class Answers:
             "principal": principal.to_json(),
             "place": _place_json(place),
             "tell_at": list(tell_at) if tell_at is not None else None,
+            "edited": "edits" in told,
         }
         answer = PromptAnswer(
             source=source,
@@ -235,7 +239,7 @@ class Answers:
         try:
             place = _place(who["place"])
             principal, place = await self.people.resolve(principal, place, tell_at[1] if tell_at is not None else None)
-            refusal = self._refusal(interaction, principal, place)
+            refusal = self._refusal(interaction, principal, place, edited_call=bool(who.get("edited")))
             reason = (await limited(refusal, self.policy_seconds)).value()
         except LookUpFailed as error:
             if not self.look_ups.exhausted(interaction.attempts):
@@ -263,7 +267,7 @@ class Answers:
         wait = self.look_ups.delay_ms(interaction.attempts, retry_after=error.retry_after)
         await self.store.postpone(interaction, until=await self.store.now() + wait)
 
-    async def _refusal(self, interaction: Interaction, principal: Principal, place: Place) -> str | None:
+    async def _refusal(self, interaction: Interaction, principal: Principal, place: Place, *, edited_call: bool) -> str | None:
         decision = await decide_access(self.access, principal, place, Action.CLICK, threads=self.threads)
         if isinstance(decision, Deny):
             return decision.text
@@ -275,8 +279,10 @@ class Answers:
         by_approval = body.get("by_approval", interaction.prompt.kind == "approval")
         approval = tool.approval if tool is not None and by_approval else None
         if agent is None or tool is None or approval is None:
-            mine = principal.id == requester.id and not principal.anonymous
-            return None if mine else "not_yours"
+            if principal.id != requester.id or principal.anonymous:
+                return "not_yours"
+            # others were asked, by a rule that is gone: nobody approves in their place
+            return CHANGED_TOOL if by_approval and interaction.answer.outcome is PromptOutcome.APPROVED else None
         asked = await self._asked(interaction.prompt, body)
         deciding, level = self._deciding(agent), interaction.prompt.level
         try:
@@ -288,7 +294,7 @@ class Answers:
         note = interaction.answer.note
         told = formats.read(Kind.NOTE, note, run_id=interaction.prompt.run_id) if note is not None else {}
         if not told.get("edits"):
-            return None
+            return FORGOTTEN if edited_call else None
         made = edited(tool, asked, told["edits"], requester=requester)
         if isinstance(made, NotEdited):
             return made.reason
@@ -307,6 +313,10 @@ class Answers:
         tool = agent.tools.get(body["action"]["tool"]) if agent is not None else None
         if tool is None or not body.get("edit"):
             return NotEdited(f"{', '.join(sorted(edits))} may not be changed here.")
+        try:
+            codec.encode(dict(edits))
+        except (TooLarge, Unstorable, ValueError, TypeError, RecursionError):
+            return NotEdited("What was changed can't be kept: it is too large, or no JSON.")
         return edited(tool, await self._asked(prompt, body), edits, requester=Principal.from_json(body["requester"]))
 
     async def _asked(self, prompt: Prompt, body: Mapping[str, Any]) -> Call:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -87,6 +87,7 @@ class Bot:
                 problems.append(f"channel {channel!r} has several agents to choose from: routes={{{channel!r}: …}}")
             elif agent_name is not None and agent_name not in names:
                 problems.append(f"routes[{channel!r}] names {agent_name!r}, which is no agent")
+        problems += self._unknown_channels(channels)
         places: tuple[object, ...] = (*self.channels, *more)
         for place in places:
             problems += place.problems() if isinstance(place, Checked) else ()
@@ -95,6 +96,19 @@ class Bot:
         problems += [*self.retention.problems(), *self.limits.problems(), *group_problems(self.groups)]
         if problems:
             raise BadApp(tuple(problems))
+
+    def _unknown_channels(self, channels: Collection[str]) -> list[str]:
+        """Say which approvals put their requests on a channel that this app doesn't have."""
+        found: list[str] = []
+        for agent in self.agents:
+            for tool in agent.gated:
+                places = tool.approval.addresses if tool.approval is not None else ()
+                found += [
+                    f"agent {agent.name!r}: tool {tool.name!r} asks at {place.address!r}, on no channel of this bot"
+                    for place in places
+                    if place.channel not in channels
+                ]
+        return found
 
     def agent_of(self, channel: str) -> str:
         """Name the agent that answers on a channel."""

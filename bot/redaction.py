@@ -36,11 +36,15 @@ async def words_of(store: Store, run_id: str, principal: str) -> dict[str, bytes
         name = f"command:{int(seq or 0)}"
         for body in (await store.content(run_id, [name])).values():
             bodies[name] = codec.encode(_message(codec.decode(body), principal), written=codec.written_by(body))
-    notes = [str(prompt_id) for (prompt_id,) in await store.rows(_NOTES, here)]
-    empty = codec.encode({"text": ""})
-    bodies |= {f"note:{prompt_id}": empty for prompt_id in notes}
-    bodies |= {f"answer:{answer_id!s}": empty for (answer_id,) in await store.rows(_ANSWERS, here)}
-    said = [text for prompt_id in notes if (text := await _note(store, prompt_id))]
+    notes = {str(prompt_id): await _note(store, str(prompt_id)) for (prompt_id,) in await store.rows(_NOTES, here)}
+    # arguments that were changed are no words: without them a call would run that nobody agreed to
+    kept: dict[str, dict[str, Any]] = {
+        prompt_id: {name: note[name] for name in ("edits", "binding") if name in note} for prompt_id, note in notes.items()
+    }
+    bodies |= {f"note:{prompt_id}": codec.encode({"text": "", **rest}) for prompt_id, rest in kept.items()}
+    gone = codec.encode({"text": "", "forgotten": True})
+    bodies |= {f"answer:{answer_id!s}": gone for (answer_id,) in await store.rows(_ANSWERS, here)}
+    said = [text for note in notes.values() if (text := str(note.get("text", "")))]
     for step in await store.steps(run_id):
         output = codec.decode(step.output)
         if isinstance(output, dict) and _step(output, principal, said):
@@ -107,10 +111,9 @@ def _without(result: Any, said: list[str]) -> Any:
     return result
 
 
-async def _note(store: Store, prompt_id: str) -> str:
+async def _note(store: Store, prompt_id: str) -> dict[str, Any]:
     note = (await store.prompt(prompt_id)).note
-    body = cast("dict[str, Any]", codec.decode(note)) if note is not None else {}
-    return str(body.get("text", ""))
+    return cast("dict[str, Any]", codec.decode(note)) if note is not None else {}
 
 
 async def all_events(store: Store, run_id: str) -> AsyncIterator[Event]:

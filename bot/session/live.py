@@ -228,7 +228,8 @@ def _input(command: Command, prompts: dict[str, Prompt], run_id: str) -> Input:
         at=(prompt.settled_at if prompt else None) or command.at,
         note=str(note.get("text", "")),
         edits=note.get("edits"),
-        binding=str(note.get("binding", "")),
+        # forgotten between the look and the vote: what they had changed is not known any more, and the yes fits nothing
+        binding="forgotten" if note.get("forgotten") else str(note.get("binding", "")),
     )
     return Response(
         seq=command.seq,

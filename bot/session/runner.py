@@ -33,6 +33,7 @@ from bot.session.ready import ReadyAgent
 from bot.session.replies import calls_of
 from bot.session.thinking import Patience, ask_model
 from bot.session.typed import give
+from bot.session.verdicts import Verdicts
 from bot.turn import changes, waits
 from bot.turn.actions import (
     Answer,
@@ -238,7 +239,7 @@ class SessionRunner:
                 return await self._model_failed(session, turn, error)
         calls = calls_of(turn, reply)
         policy = AnswerPolicy.REQUESTER if self.access is members_only else AnswerPolicy.FUNCTION
-        parted = await part(self._gates(agent), session, turn, calls, policy=policy)
+        parted = await part(self._gates(agent, session), session, turn, calls, policy=policy)
         results = parted.results
         batch = await self._runner(agent, session, turn).run(session, turn, parted.now) if parted.now else Batch()
         prompts = (*parted.asks, *batch.again)
@@ -318,7 +319,7 @@ class SessionRunner:
         # what an earlier attempt streamed belongs to its step: what comes next is another one
         announced = session.announced or (session.attempt > 1 and not turn.pending)
         change = changes.resolved(
-            self._gates(agent).granting(session.state, turn, action),
+            self._gates(agent, session).granting(session.state, turn, action),
             turn,
             action,
             results={**batch.results, **unput},
@@ -336,15 +337,15 @@ class SessionRunner:
 
     # ── parts ──
 
-    def _gates(self, agent: ReadyAgent) -> Gates:
+    def _gates(self, agent: ReadyAgent, session: LiveSession) -> Gates:
         decides = Deciding(threads=self.policies, seconds=self.access_seconds, model=agent.model)
-        return Gates(tools=agent.tools, access=self.access, deciding=decides)
+        return Gates(tools=agent.tools, access=self.access, deciding=decides, verdicts=Verdicts(self.store, session))
 
     def _runner(self, agent: ReadyAgent, session: LiveSession, turn: Turn) -> CallRunner:
         return CallRunner(
             store=self.store,
             tools=agent.tools,
-            gates=self._gates(agent),
+            gates=self._gates(agent, session),
             deps=self.deps,
             denied=lambda: self._still_denied(session, turn),
             interrupted=lambda: self._stops(session),

@@ -192,11 +192,11 @@ class State:
 
 def with_grants(state: State, given: Iterable[Grant], taken: Collection[str]) -> State:
     """Add grants and take some away; those that had ended when the newest was given are dropped."""
-    new = tuple(given)
-    gone = {*taken, *(grant.key for grant in new)}
-    since = max((grant.until for grant in new), default=None)
+    new = {grant.key: grant for grant in sorted(given, key=lambda grant: grant.until)}
+    gone = {*taken, *new}
+    since = max((grant.until for grant in new.values()), default=None)
     kept = [grant for grant in state.grants if grant.key not in gone and (since is None or grant.until > since - GRANT_MS)]
-    return replace(state, grants=(*kept, *(grant for grant in new if grant.key not in taken)))
+    return replace(state, grants=(*kept, *(grant for grant in new.values() if grant.key not in taken)))
 
 
 # ── what the inbox holds ─────────────────────────────────────────────────────────────────────────

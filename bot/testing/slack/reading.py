@@ -100,6 +100,14 @@ def user_info(world: World, workspace: Workspace, args: Args) -> Json:
     return {"user": user_json(user, now=world.clock.now_ms // 1000)}
 
 
+def usergroup_users(world: World, workspace: Workspace, args: Args) -> Json:
+    """usergroups.users.list."""
+    members = world.usergroups.get(args.required("usergroup"))
+    if members is None:
+        raise Refused("no_such_subteam")
+    return {"users": list(members)}
+
+
 def open_view(world: World, workspace: Workspace, args: Args) -> Json:
     """views.open, once the trigger was found good."""
     view = args.structure("view", "invalid_arguments")
