@@ -77,7 +77,7 @@ async def undeliverable(thread: Thread) -> list[tuple[str, str | None]]:
 async def test_a_card_elsewhere_leaves_a_word_in_the_thread(thread: Thread) -> None:
     prompt = await wiring(thread, ELSEWHERE)
     assert cards(thread) == [(ROOM, None, False)]
-    assert [notice.text for notice in notices(thread)] == ["Waiting for Finance, who was asked elsewhere."]
+    assert [notice.text for notice in notices(thread)] == ["Finance may answer a request that was put elsewhere."]
     assert await click_at(thread, ADDRESS, prompt, FARAH) is AnswerStatus.REFUSED, "a button's value alone gives no right"
     assert await click_at(thread, ROOM, prompt, FARAH) is AnswerStatus.SETTLED
     await thread.work()
@@ -90,7 +90,7 @@ async def test_a_card_elsewhere_leaves_a_word_in_the_thread(thread: Thread) -> N
 async def test_a_private_card_is_seen_by_who_is_asked_alone(thread: Thread) -> None:
     await wiring(thread, PRIVATE)
     assert cards(thread) == [(ADDRESS, "alice", False)]
-    assert [notice.text for notice in notices(thread)] == ["Waiting for Alice, who was asked privately."]
+    assert [notice.text for notice in notices(thread)] == ["Alice may answer a request that was put to them privately."]
     await thread.click("deny")
     await thread.work()
     assert {shown.message.private_to for shown in latest(thread).values()} == {"alice"}

@@ -70,7 +70,7 @@ async def test_a_reminder_comes_once_and_names_who_is_waited_for(thread: Thread)
     await later(thread, HOUR - timedelta(milliseconds=1))
     assert notices(thread) == []
     await later(thread, timedelta(milliseconds=1))
-    assert [notice.text for notice in notices(thread)] == ["Still waiting for Alice: “Wire 5?”"]
+    assert [notice.text for notice in notices(thread)] == ["Still unanswered: “Wire 5?”. Alice may answer."]
     assert (await thread.store.prompt(prompt.prompt_id)).remind_at is None
     assert "input.reminded" in await thread.types()
     await later(thread, 2 * HOUR)
@@ -98,7 +98,7 @@ async def test_a_worker_that_was_away_does_not_remind_of_what_is_over(thread: Th
 async def test_several_on_one_card_are_reminded_of_in_one_notice(thread: Thread) -> None:
     await wiring(thread, Approval(remind_after=HOUR), times=3)
     await later(thread, HOUR)
-    assert [notice.text for notice in notices(thread)] == ["Still waiting for Alice: 3 requests"]
+    assert [notice.text for notice in notices(thread)] == ["Still unanswered: 3 requests. Alice may answer."]
     await thread.cancel()
     await thread.work()
 
@@ -128,7 +128,8 @@ async def test_a_question_whether_to_run_again_is_put_and_reminded_of_like_any_o
     (again,) = [shown for shown in thread.channel.cards if "cut off" in shown.card.question]
     assert again.delivery.address == ROOM
     await later(thread, HOUR)
-    assert [notice.text for notice in notices(thread, ROOM)] == [f"Still waiting for {prompt.asked}: “{again.card.question}”"]
+    said = f"Still unanswered: “{again.card.question}”. {prompt.asked} may answer."
+    assert [notice.text for notice in notices(thread, ROOM)] == [said]
     await later(thread, HOUR)
     assert results(thread, 1)[0][1] is ResultStatus.UNKNOWN
     assert thread.log.names() == ["wire"]
@@ -183,7 +184,7 @@ async def test_what_nobody_answers_is_handed_on_where_others_are(thread: Thread)
     moved = await thread.store.prompt(prompt.prompt_id)
     assert (moved.level, moved.answerers, moved.asked, moved.outcome) == (1, (FARAH.id,), "Finance", None)
     assert moved.expires_at == (prompt.expires_at or 0) + 3 * 60 * 60 * 1000
-    assert [notice.text for notice in notices(thread)] == ["Handed to Finance, since nobody answered: “Wire 5?”"]
+    assert [notice.text for notice in notices(thread)] == ["Nobody answered in time, so now Finance may answer: “Wire 5?”"]
     copy = [shown for shown in thread.channel.cards if shown.delivery.address == ROOM]
     assert [shown.card.question for shown in copy] == ["Wire 5?"]
     assert (await thread.click("approve", ALICE, prompt=moved)).status is AnswerStatus.REFUSED
@@ -200,7 +201,7 @@ async def test_the_last_who_are_asked_are_reminded_and_then_it_is_denied(thread:
     prompt = await wiring(thread, UP)
     await later(thread, 2 * HOUR)
     await later(thread, HOUR)
-    assert [notice.text for notice in notices(thread, ROOM)] == ["Still waiting for Finance: “Wire 5?”"]
+    assert [notice.text for notice in notices(thread, ROOM)] == ["Still unanswered: “Wire 5?”. Finance may answer."]
     await later(thread, 2 * HOUR)
     assert (await thread.store.prompt(prompt.prompt_id)).outcome is PromptOutcome.EXPIRED
     assert results(thread, 1)[0][1] is ResultStatus.EXPIRED
