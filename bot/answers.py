@@ -18,7 +18,7 @@ from bot import formats
 from bot.access import AccessPolicy, Action, Deny, members_only
 from bot.access import decide as decide_access
 from bot.answerers import POLICY_SECONDS, Groups, Resolver
-from bot.buttons import NOTE
+from bot.buttons import NOTE, TEXT
 from bot.cards import prompt_body, readable, settled_words
 from bot.deciding import Deciding
 from bot.edge import Threads, limited
@@ -125,8 +125,8 @@ class Answers:
         if left is None:
             readable(prompt)
         body = prompt_body(prompt)
-        note = note or (fields or {}).get(NOTE, "")
-        option = next((option for option in body["options"] if option["id"] == option_id), None) if left is None else None
+        note = note or (fields or {}).get(NOTE if option_id else TEXT, "")
+        option = _chosen(body, option_id, note) if left is None else None
         if left is not None:
             refused: str | None = left
         elif at is not None and not await self._put_at(prompt, at):
@@ -188,7 +188,8 @@ class Answers:
     async def _put_at(self, prompt: Prompt, at: tuple[str, str]) -> bool:
         """Whether a copy of the prompt was owed to this address: a button's value alone gives no right."""
         sql = "SELECT 1 FROM moor_outbox WHERE prompt_id = :prompt AND channel = :channel AND address = :address LIMIT 1"
-        return bool(await self.store.rows(sql, {"prompt": prompt.prompt_id, "channel": at[0], "address": at[1]}))
+        card = prompt.group or prompt.prompt_id  # prompts that share a card are put where the first one's copies are
+        return bool(await self.store.rows(sql, {"prompt": card, "channel": at[0], "address": at[1]}))
 
     async def _denied_at_once(self, prompt: Prompt, principal: Principal, place: Place) -> str | None:
         """Why somebody may not click here, where no worker will ask: the default policy, or a prompt older than the policy."""
@@ -273,7 +274,7 @@ class Answers:
         body = prompt_body(interaction.prompt)
         requester = Principal.from_json(body["requester"])
         agent = self.agents.get(interaction.run_name)
-        tool = agent.tools.get(body["action"]["tool"]) if agent is not None else None
+        tool = agent.tools.get(body["action"]["tool"]) if agent is not None and body["action"] is not None else None
         # a prompt says itself whether the tool's approval decides: a call that ran without one is its requester's to run again
         by_approval = body.get("by_approval", interaction.prompt.kind == "approval")
         approval = tool.approval if tool is not None and by_approval else None
@@ -330,6 +331,13 @@ class Answers:
             if found:
                 return found[0]
         return shown
+
+
+def _chosen(body: Mapping[str, Any], option_id: str, note: str) -> dict[str, Any] | None:
+    """The option that is meant; where own words are allowed and no option is named, those."""
+    if not option_id and note and body.get("allow_freeform"):
+        return {"id": "", "outcome": PromptOutcome.ANSWERED.value}
+    return next((option for option in body["options"] if option["id"] == option_id), None)
 
 
 def settled_events(prompt: Prompt, principal: Principal, outcome: PromptOutcome) -> tuple[EventDraft, ...]:

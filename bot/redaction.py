@@ -70,7 +70,7 @@ def _step(output: dict[str, Any], principal: str, said: list[str]) -> bool:
     for item in output.get("items", []):
         if item.get("kind") == "user" and item.get("principal") == principal:
             item |= {"text": DELETED, "author": SOMEONE}
-        elif item.get("kind") == "result" and item.get("origin") == "framework":
+        elif item.get("kind") == "result":
             item["content"] = _without(item["content"], said)
     turn = (output.get("state") or {}).get("turn") or {}
     requester = turn.get("requester") or {}
@@ -101,12 +101,14 @@ def _event(kind: str, data: dict[str, Any], principal: str, said: list[str]) -> 
     return False
 
 
-def _without(text: Any, said: list[str]) -> Any:
-    """Take quoted notes out of a sentence of the framework."""
-    if isinstance(text, str):
+def _without(result: Any, said: list[str]) -> Any:
+    """Take quoted notes out of a sentence of the framework, and own words out of the answer to a question."""
+    if isinstance(result, str):
         for note in said:
-            text = text.replace(quoted_note(note), quoted_note(NOTE_DELETED))
-    return text
+            result = result.replace(quoted_note(note), quoted_note(NOTE_DELETED))
+    elif isinstance(result, dict) and result.get("text") in said:
+        return {**result, "text": NOTE_DELETED}
+    return result
 
 
 async def _note(store: Store, prompt_id: str) -> dict[str, Any]:

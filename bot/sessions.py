@@ -134,7 +134,7 @@ class Sessions:
                 key=f"{key}:{place}" if key is not None else new_id("key"),
                 via="api",
                 run_id=session_id,
-                note=response.text or "" if response.option_id is not None else "",
+                note=response.text or "" if response.option_id is not None or not option_id else "",
                 of=of,
             )
             receipts.append(receipt)
@@ -308,17 +308,18 @@ class Sessions:
         return name
 
     async def _option(self, session_id: str, response: Response) -> str:
-        """The option a response means; a text may name it by id, label or place."""
+        """The option a response means; a text may name it by id, label or place, or be the answer itself: then it is empty."""
         prompt = await self.store.prompt(response.request_id)
         if prompt.run_id != session_id:
             raise NotFound("prompt", response.request_id)
         if response.option_id is not None:
             return response.option_id
         said = (response.text or "").strip().casefold()
-        for place, option in enumerate(prompt_body(prompt)["options"], start=1):
+        body = prompt_body(prompt)
+        for place, option in enumerate(body["options"], start=1):
             if said in (option["id"].casefold(), option["label"].casefold(), str(place)):
                 return str(option["id"])
-        return said or "?"
+        return "" if said and body.get("allow_freeform") else said or "?"
 
     async def _admit(
         self,

@@ -220,6 +220,7 @@ def stopped(state: State, turn: Turn, action: Stop, begun: Begun) -> Change:
     aborted = tuple(Ended(submission_id=one, outcome=Outcome.ABORTED, detail=detail) for one in turn.submissions)
     consumed = tuple(entry.seq for entry in action.consumed)
     cancels = _children(turn)
+    known = posts.results_on_cards(turn.pending, {}, turn.card_results)
     cancel = action.cancel
     if cancel is None:
         return Change(
@@ -228,7 +229,7 @@ def stopped(state: State, turn: Turn, action: Stop, begun: Begun) -> Change:
             items=items,
             link_turn=turn.turn_id,
             events=tuple(events),
-            posts=(posts.notice(f"Stopped. {action.words}"),),
+            posts=(*known, posts.notice(f"Stopped. {action.words}")),
             settle=settle,
             consumed=consumed,
             outcomes=aborted,
@@ -241,7 +242,7 @@ def stopped(state: State, turn: Turn, action: Stop, begun: Begun) -> Change:
         items=items,
         link_turn=turn.turn_id,
         events=tuple(events),
-        posts=(posts.notice("Stopped."),),
+        posts=(*known, posts.notice("Stopped.")),
         settle=settle,
         consumed=(*consumed, cancel.seq),
         outcomes=(*aborted, accepted),
@@ -271,7 +272,7 @@ def failed(state: State, turn: Turn, action: Fail, begun: Begun, *, error_id: st
         items=(*items, note),
         link_turn=turn.turn_id,
         events=tuple(events),
-        posts=(posts.notice(text),),
+        posts=(*posts.results_on_cards(turn.pending, {}, turn.card_results), posts.notice(text)),
         settle=settle,
         outcomes=tuple(Ended(submission_id=one, outcome=Outcome.FAILED, detail=error) for one in turn.submissions),
         cancels=_children(turn),

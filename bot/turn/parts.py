@@ -53,10 +53,10 @@ def asked(prompt: NewPrompt) -> Pending:
         stage=Stage.ASKED,
         prompt_id=prompt.prompt_id,
         begun=prompt.begun,
+        binding=prompt.binding,
         copies=copies_of(prompt),
         group=prompt.group,
         limit=prompt.limit,
-        binding=prompt.binding,
     )
 
 

@@ -109,6 +109,8 @@ class Pending:
     consent: Consent | None = None
     begun: int = 0
     """How often the call was begun before this prompt."""
+    binding: str = ""
+    """What exactly is asked about, as a digest; empty of a call that an older version asked about."""
     copies: tuple[Copy, ...] = ()
     group: str | None = None
     """The first prompt of those that share its card."""
@@ -124,8 +126,6 @@ class Pending:
     """What that run asks people."""
     stopping: bool = False
     """It was told to stop, and has not ended yet."""
-    binding: str = ""
-    """What exactly is asked about, as a digest; empty of a call that an older version asked about."""
 
     @property
     def cards(self) -> tuple[Copy, ...]:
