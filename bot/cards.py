@@ -239,7 +239,7 @@ def _together(items: Sequence[CardItem]) -> CardOutcome | None:
     if not outcomes:
         return None
     counts = Counter(outcome.kind for outcome in outcomes)
-    kind = outcomes[0].kind if len(counts) == 1 else "answered"
+    kind: OutcomeKind = outcomes[0].kind if len(counts) == 1 else "mixed"
     words = {outcome.text for outcome in outcomes}
     counted = ", ".join(f"{count} {_WORDS[one]}" for one, count in counts.items())
     return CardOutcome(kind, words.pop() if len(words) == 1 else counted, at=max(outcome.at for outcome in outcomes))
@@ -253,6 +253,7 @@ _WORDS: Final[dict[OutcomeKind, str]] = {
     "cancelled": "no longer needed",
     "ignored": "no longer needed",
     "overridden": "decided by override",
+    "mixed": "settled",
 }
 
 

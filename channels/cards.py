@@ -23,7 +23,7 @@ MAX_CARD = 64 * 1024 * 1024
 
 ButtonStyle = Literal["primary", "danger", "plain"]
 Display = Literal["buttons", "select"]
-OutcomeKind = Literal["approved", "denied", "answered", "expired", "cancelled", "ignored", "overridden"]
+OutcomeKind = Literal["approved", "denied", "answered", "expired", "cancelled", "ignored", "overridden", "mixed"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ With MOORINGS_TEST_SHOTS=FOLDER each state is kept as a picture.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
+NUMBERS = itertools.count()
 NOW = int(time.time() * 1000)
 EDIT = [
     {"name": "amount", "label": "amount", "value": '"140.00"', "multiline": False},
@@ -91,7 +93,8 @@ def shown_in(port: FakePort, prompts: Sequence[Prompt]) -> None:
     drawn = card(prompts, results={"prm_1": "Ran once."} if len(prompts) == 1 else {}).to_json()
     if prompts[0].outcome is not PromptOutcome.APPROVED and drawn["outcome"]:
         drawn["outcome"]["result"] = ""
-    port.add_message("t1", AGENT, "I found the charge, so I have asked.", card=drawn)
+    message = port.add_message("t1", AGENT, "I found the charge, so I have asked.", card=drawn)
+    message["id"] = f"{message['id']}-{next(NUMBERS)}"
     port.tell({"kind": "messages", "thread": "t1"})
 
 
@@ -130,7 +133,7 @@ async def fits(visit: Visit) -> None:
     for width in (1280, 390):
         await visit.page.set_viewport_size({"width": width, "height": 844})
         assert await visit.page.evaluate("document.documentElement.scrollWidth") == width
-        inside = "[...document.querySelectorAll('#thread, .card, .card *')].filter((one) => one.scrollWidth > one.clientWidth + 1"
+        inside = "[...document.querySelectorAll('#thread, .card, .card :not(.hidden)')].filter((one) => one.scrollWidth > one.clientWidth + 1"
         wide = f"{inside} && getComputedStyle(one).overflowX !== 'visible' && one.clientWidth > 0).map((one) => one.className)"
         assert await visit.page.evaluate(wide) == []
     await visit.page.set_viewport_size({"width": 1280, "height": 844})
