@@ -19,7 +19,7 @@ from bot.testing.slack.payloads import Payloads, Twin, can_speak
 from bot.testing.slack.sender import ACK_SECONDS, Posting, Sender, as_form, as_json
 from bot.testing.slack.server import ApiCall, Server
 from bot.testing.slack.tickets import Tickets
-from bot.testing.slack.values import Channel, ChannelKind, Json, Message, Modal, Post, User, UserKind, Workspace
+from bot.testing.slack.values import Button, Channel, ChannelKind, Choice, Json, Message, Modal, Post, User, UserKind, Workspace
 from bot.testing.slack.world import Happening, World
 from channels.signing import wall_clock
 from durable_core.clock import ManualClock
@@ -223,7 +223,7 @@ class FakeSlack:
         post = self._post_of(message)
         if person.id not in place.members or post.only_for not in {None, person.id}:
             raise LookupError(f"{user} doesn't see that message")
-        offered = (*message.buttons, *message.choices)
+        offered: tuple[Button | Choice, ...] = (*message.buttons, *message.choices)
         chosen = [one for one in offered if one.label == button] or [one for one in offered if one.value == button]
         if not chosen:
             raise LookupError(f"no button {button!r} on it, but {[one.label for one in offered]}")

@@ -25,7 +25,12 @@ _LONGEST: Final = {"private_metadata": 3_000, "callback_id": 255, "external_id":
 def open_view(world: World, workspace: Workspace, args: Args, *, user: str) -> Json:
     """views.open, once the trigger was found good; it was `user`'s."""
     view = args.structure("view", "invalid_arguments")
-    modal = Modal(checked(view) | _identity(world, workspace), user=user, workspace=workspace.id)
+    kept = checked(view)
+    for block in kept["blocks"]:
+        block.setdefault("block_id", world.word(5))
+        if block["type"] == "input":
+            block["element"].setdefault("action_id", world.word(5))
+    modal = Modal(kept | _identity(world, workspace), user=user, workspace=workspace.id)
     world.modals.append(modal)
     world.changes.tell()
     return {"view": modal.view}
@@ -47,14 +52,8 @@ def checked(view: Any) -> Json:
     inputs = [block for block in blocks if block["type"] == "input"]
     if inputs and "submit" not in view:
         raise _refused("missing required field: submit", "")
-    return {
-        "callback_id": "",
-        "private_metadata": "",
-        "external_id": "",
-        "clear_on_close": False,
-        "notify_on_close": False,
-        **view,
-    }
+    closing = {"clear_on_close": False, "notify_on_close": False}
+    return {"callback_id": "", "private_metadata": "", "external_id": "", **closing, **view, "blocks": blocks}
 
 
 def _check_title(text: Any, name: str) -> None:
@@ -87,7 +86,7 @@ def filled(modal: Modal, given: Mapping[str, str]) -> Json:
     inputs = [block for block in modal.view["blocks"] if block["type"] == "input"]
     names = {name for block in inputs for name in (block["block_id"], block["label"]["text"])}
     if unknown := given.keys() - names:
-        raise LookupError(f"no field {sorted(unknown)[0]!r} in it, but {sorted(names)}")
+        raise LookupError(f"no field {min(unknown)!r} in it, but {sorted(names)}")
     values: Json = {}
     for block in inputs:
         element = block["element"]
@@ -105,15 +104,19 @@ def answered(world: World, modal: Modal, *, ok: bool, body: bytes) -> None:
     """Do to a modal what the app's answer to its submission says; any but Slack's own leaves it there with a complaint."""
     modal.errors, modal.trouble = {}, ""
     try:
-        if not ok:
-            raise Refused("no_200")
-        answer: Any = json.loads(body) if body.strip() else {}
-        if not isinstance(answer, dict) or answer.keys() - {"response_action", "errors", "view"}:
-            raise Refused("unknown_answer")
-        _do(world, modal, answer)
+        _do(world, modal, _answer(body, ok=ok))
     except (ValueError, Refused) as error:
         modal.trouble = f"We had some trouble connecting ({error})"
     world.changes.tell()
+
+
+def _answer(body: bytes, *, ok: bool) -> Json:
+    if not ok:
+        raise Refused("no_200")
+    answer: Any = json.loads(body) if body.strip() else {}
+    if not isinstance(answer, dict) or answer.keys() - {"response_action", "errors", "view"}:
+        raise Refused("unknown_answer")
+    return answer
 
 
 def _do(world: World, modal: Modal, answer: Json) -> None:
