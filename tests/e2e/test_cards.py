@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
@@ -39,7 +39,7 @@ EDIT = [
 REGIONS = [choice(f"r{number}", f"Region {number}", description=f"{number * 12} ms away") for number in range(1, 9)]
 
 
-def asked(text: str, number: int = 1, **more: object) -> Prompt:
+def asked(text: str, number: int = 1, **more: Any) -> Prompt:
     row = {"expires_at": NOW + 3 * DAY, "call_id": f"0.0.{number}", "group": "prm_1"}
     return prompt(text, f"prm_{number}", row=row, note=True, **more)
 
@@ -83,7 +83,7 @@ STATES: dict[str, Callable[[], Sequence[Prompt]]] = {
 }
 
 
-def prompt_of(like: Prompt, **body: object) -> Prompt:
+def prompt_of(like: Prompt, **body: Any) -> Prompt:
     row = {"expires_at": like.expires_at}
     return prompt("Which region shall it run in?", kind="question", row=row, detail="Alice may answer.", fields=[], **body)
 
