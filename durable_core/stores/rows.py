@@ -6,6 +6,7 @@ What lives here: column lists and the constructors that read them. What does not
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
@@ -15,6 +16,7 @@ from durable_core.model import (
     Abilities,
     AnswerPolicy,
     AnswerStatus,
+    AuditEntry,
     Claim,
     Command,
     CommandKind,
@@ -31,8 +33,9 @@ from durable_core.model import (
     Signals,
     Step,
     Submission,
+    Vote,
 )
-from durable_core.stores import sealing
+from durable_core.stores import judging, sealing
 from durable_core.stores.sealing import Place
 
 Columns = Sequence[Any]
@@ -55,9 +58,15 @@ STEP: Final = "run_id, n, kind, name, attempt, spec_version, deployment, input, 
 EVENT: Final = "run_id, seq, idx, type, body, refs, attempt, at"
 PROMPT: Final = (
     "p.prompt_id, p.run_id, p.kind, p.step_n, p.call_id, p.body, p.requester, p.policy, p.created_seq, p.created_at,"
-    " p.expires_at, p.outcome, p.option_id, p.settled_by, p.settled_name, p.settled_via, p.settled_at, p.note"
+    " p.expires_at, p.outcome, p.option_id, p.settled_by, p.settled_name, p.settled_via, p.settled_at, p.note,"
+    " p.quorum, p.answerers, p.asked, p.remind_at, p.level, p.group_id"
 )
-PROMPT_WIDTH: Final = 18
+"""Without the votes, which a dialect's `votes.PROMPT` has behind these."""
+PROMPT_WIDTH: Final = 25
+AUDIT: Final = (
+    "n, at, act, run_id, prompt_id, kind, requester, asked, asked_at, shown, principal, via, place, option_id, outcome, reason,"
+    " prev, hash"
+)
 SUBMISSION: Final = (
     "a.submission_id, a.run_id, a.source, a.kind, a.seq, a.turn_id, a.outcome, a.detail, a.reply_step, a.at, a.done_at,"
     " c.taken_step, r.phase, r.turn_id"
@@ -193,7 +202,7 @@ def event(opener: Opener, row: Columns) -> Event:
 
 
 def prompt(opener: Opener, row: Columns) -> Prompt:
-    """Read `PROMPT`."""
+    """Read `PROMPT` and the votes behind it."""
     prompt_id, run_id = row[0], row[1]
     return Prompt(
         prompt_id=prompt_id,
@@ -214,7 +223,51 @@ def prompt(opener: Opener, row: Columns) -> Prompt:
         settled_via=row[15],
         settled_at=row[16],
         note=opener.open_optional(run_id, row[17], sealing.prompt_note(prompt_id)),
+        quorum=row[18],
+        answerers=tuple(orjson.loads(row[19])),
+        asked=row[20],
+        remind_at=row[21],
+        level=row[22],
+        group=row[23],
+        votes=() if row[24] is None else _votes(row[24]),
     )
+
+
+def _votes(text: str) -> tuple[Vote, ...]:
+    """Read votes, each an array of principal, name, option, way and time."""
+    found = orjson.loads(text)
+    return judging.in_order(
+        Vote(principal=who, name=name, option_id=option, via=via, at=at) for who, name, option, via, at in found
+    )
+
+
+def audit(row: Columns) -> AuditEntry:
+    """Read `AUDIT`."""
+    return AuditEntry(
+        n=row[0],
+        at=row[1],
+        act=row[2],
+        run_id=row[3],
+        prompt_id=row[4],
+        kind=row[5],
+        requester=row[6],
+        asked=row[7],
+        asked_at=row[8],
+        shown=row[9],
+        principal=row[10],
+        via=row[11],
+        where=row[12],
+        option_id=row[13],
+        outcome=row[14],
+        reason=row[15],
+        prev=row[16],
+        hash=row[17],
+    )
+
+
+def audited(entry: AuditEntry) -> tuple[str | int | None, ...]:
+    """Write `AUDIT`."""
+    return astuple(entry)
 
 
 def submission(opener: Opener, row: Columns) -> Submission:

@@ -25,6 +25,7 @@ from durable_core.model import (
     PromptDraft,
     PromptOutcome,
     PromptSettlement,
+    PromptUpdate,
     RunKind,
     StepCommit,
     StepDraft,
@@ -157,16 +158,27 @@ def prompt(
     requester: str = ALICE,
     expires_at: int | None = None,
     call_id: str = "0.0.0",
+    prompt_id: str | None = None,
+    quorum: int = 1,
+    answerers: tuple[str, ...] = (),
+    asked: str = "",
+    remind_at: int | None = None,
+    group: str | None = None,
 ) -> PromptDraft:
     """Return a question to be opened by a commit."""
     return PromptDraft(
-        prompt_id=request_id(),
+        prompt_id=prompt_id or request_id(),
         kind="approval",
         call_id=call_id,
         body=body("Refund 20?"),
         requester=requester,
         policy=policy,
         expires_at=expires_at,
+        quorum=quorum,
+        answerers=answerers,
+        asked=asked,
+        remind_at=remind_at,
+        group=group,
     )
 
 
@@ -178,6 +190,10 @@ def answer(
     run_id: str | None = None,
     key: str | None = None,
     events: tuple[EventDraft, ...] = (),
+    counted: tuple[EventDraft, ...] = (),
+    note: bytes | None = None,
+    judge: bool = False,
+    override: bool = False,
 ) -> PromptAnswer:
     """Return a click on a prompt."""
     option = "approve" if outcome is PromptOutcome.APPROVED else "deny"
@@ -190,12 +206,16 @@ def answer(
         run_id=run_id,
         option_id=option,
         outcome=outcome,
-        note=None,
+        note=note,
         principal=by,
         name=by.partition(":")[2].title(),
         via="button",
         body=body(by),
         events=events,
+        counted=counted,
+        where=f"{CHANNEL} {ADDRESS}",
+        judge=judge,
+        override=override,
     )
 
 
@@ -214,6 +234,7 @@ def step_commit(
     outbox: tuple[OutboxDraft, ...] = (),
     prompts: tuple[PromptDraft, ...] = (),
     settle: tuple[PromptSettlement, ...] = (),
+    updates: tuple[PromptUpdate, ...] = (),
     phase: Phase = Phase.RUNNING,
     timer_at: int | None = None,
     release: bool = False,
@@ -239,6 +260,7 @@ def step_commit(
         outbox=outbox,
         prompts=prompts,
         settle=settle,
+        updates=updates,
         phase=phase,
         timer_at=timer_at,
         release=release,

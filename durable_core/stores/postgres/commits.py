@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from durable_core import versions
-from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, PromptTaken, Redacted
+from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, Redacted
 from durable_core.model import Committed, EventDraft, Extra, Move, PromptDraft, RecordKind, Signals, StepCommit
-from durable_core.stores import history, sealing
+from durable_core.stores import history, rows, sealing
 from durable_core.stores.postgres import admission, events, loading, outbox, settling, submissions
 from durable_core.stores.postgres.loading import Position
 from durable_core.stores.postgres.runs import Held, fence, lock, released_wake
@@ -46,8 +46,9 @@ _OWN: Final = """
 _LINK: Final = "UPDATE moor_admission SET turn_id = $2 WHERE submission_id = ANY($3::text[]) AND run_id = $1"
 _PROMPT: Final = """
     INSERT INTO moor_prompt
-        (run_id, prompt_id, kind, step_n, call_id, body, requester, policy, created_seq, created_at, expires_at)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+        (run_id, prompt_id, kind, step_n, call_id, body, requester, policy, created_seq, created_at, expires_at,
+         quorum, answerers, asked, remind_at, group_id)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 """
 _MOVE: Final = "UPDATE moor_run SET deployment = $2, deadline_at = $3::bigint WHERE run_id = $1"
 _RECORD: Final = """
@@ -61,7 +62,7 @@ async def commit(tx: Tx, commit: StepCommit) -> tuple[Committed, Position | None
 
     Raises:
         LeaseLost: another worker has the run, or another step is next.
-        PromptTaken: somebody answered a prompt that this step wanted to settle.
+        PromptTaken: somebody answered a prompt that this step wanted to settle or to move.
         Redacted: content was redacted since the step was begun.
         AddressTaken: another open run owns an address that this step wanted.
     """
@@ -74,9 +75,9 @@ async def commit(tx: Tx, commit: StepCommit) -> tuple[Committed, Position | None
     if commit.move is not None:
         held = await _move(tx, commit.run_id, commit.move, held, at)
     await _own(tx, commit, at)
-    if commit.outbox and (commit.settle or commit.end):
+    if sum(map(bool, (commit.outbox, commit.settle or commit.updates, commit.end))) > 1:
         await outbox.hold(tx, commit.run_id, commit.outbox)
-    await _settle_prompts(tx, commit, at)
+    await settling.change_prompts(tx, commit, at)
     await _write_step(tx, commit, held, at)
     await _consume(tx, commit)
     await submissions.settle(tx, commit.run_id, commit.outcomes, at)
@@ -186,15 +187,6 @@ async def _own(tx: Tx, commit: StepCommit, at: int) -> None:
             raise AddressTaken(channel, address)
 
 
-async def _settle_prompts(tx: Tx, commit: StepCommit, at: int) -> None:
-    for item in commit.settle:
-        settled = await settling.settle_prompt(
-            tx, commit.run_id, item.prompt_id, outcome=item.outcome, at=at, by=item.by, name=item.name, via=item.via
-        )
-        if not settled:
-            raise PromptTaken(item.prompt_id)
-
-
 async def _write_step(tx: Tx, commit: StepCommit, held: Held, at: int) -> None:
     run_id, n, step = commit.run_id, commit.step_n, commit.step
     await tx.run(
@@ -216,8 +208,8 @@ async def _write_step(tx: Tx, commit: StepCommit, held: Held, at: int) -> None:
 async def _consume(tx: Tx, commit: StepCommit) -> None:
     if not commit.consumed:
         return
-    rows = await tx.all(_CONSUME, commit.run_id, commit.step_n, list(commit.consumed))
-    taken: dict[int, str] = {row[0]: row[1] for row in rows}
+    found = await tx.all(_CONSUME, commit.run_id, commit.step_n, list(commit.consumed))
+    taken: dict[int, str] = {row[0]: row[1] for row in found}
     for seq in commit.consumed:
         if seq not in taken:
             raise Broken(f"command {seq} of {commit.run_id} is not there to be consumed")
@@ -240,6 +232,11 @@ async def _open_prompt(tx: Tx, commit: StepCommit, draft: PromptDraft, *, create
         created_seq,
         at,
         draft.expires_at,
+        draft.quorum,
+        rows.names(draft.answerers),
+        draft.asked,
+        draft.remind_at,
+        draft.group,
     )
 
 

@@ -20,6 +20,7 @@ import asyncpg
 from durable_core import failpoints
 from durable_core.clock import Clock
 from durable_core.errors import CommitUnknown, DurableError, Unavailable
+from durable_core.stores.postgres import audit
 from durable_core.stores.postgres.connect import FAULTS, Pool, Settings, collides, is_lost, sorted_error
 from durable_core.stores.postgres.sql import literal, qualified
 from durable_core.stores.postgres.tx import Again, Row, Tx
@@ -185,6 +186,7 @@ class Database:
             try:
                 await connection.execute(begin)
                 result = await work(tx)
+                await audit.write(tx)
                 _pass(_BEFORE, label)
             except (Again, *FAULTS) as error:
                 await self._drop_out(connection, error)

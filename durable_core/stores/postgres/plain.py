@@ -106,6 +106,7 @@ def is_plain(commit: StepCommit) -> bool:
     """Tell whether one statement will do."""
     return not (
         commit.settle
+        or commit.updates
         or commit.prompts
         or commit.outbox
         or commit.extra

@@ -18,6 +18,7 @@ from durable_core.model import (
     Abilities,
     Admission,
     AnswerReceipt,
+    AuditEntry,
     Buried,
     Claim,
     ClaimRequest,
@@ -45,7 +46,19 @@ from durable_core.model import (
 )
 from durable_core.schema import known
 from durable_core.store import Listener, Store
-from durable_core.stores.postgres import claims, commits, loading, outbox, prompts, reads, retention, runs, workers
+from durable_core.stores.postgres import (
+    audit,
+    claims,
+    commits,
+    interactions,
+    loading,
+    outbox,
+    prompts,
+    reads,
+    retention,
+    runs,
+    workers,
+)
 from durable_core.stores.postgres.alive import GRACE_SECONDS, Heartbeats, Locks
 from durable_core.stores.postgres.connect import Settings
 from durable_core.stores.postgres.database import SETTLE, Database
@@ -252,16 +265,21 @@ class PostgresStore(Store):
     async def rewrap(self, *, after: str, limit: int) -> tuple[str | None, int]:
         return await self._database.write(lambda tx: retention.rewrap(tx, after=after, limit=limit))
 
+    async def audit(
+        self, *, after: int = 0, limit: int = 500, run_id: str | None = None, prompt_id: str | None = None
+    ) -> list[AuditEntry]:
+        return await self._database.read(lambda tx: audit.read(tx, after=after, limit=limit, run_id=run_id, prompt_id=prompt_id))
+
     # ── interactions ──
 
     async def take_interactions(self, owner: str, *, limit: int, lease_ms: int) -> list[Interaction]:
-        return await self._database.write(lambda tx: prompts.take_interactions(tx, owner, limit=limit, lease_ms=lease_ms))
+        return await self._database.write(lambda tx: interactions.take_interactions(tx, owner, limit=limit, lease_ms=lease_ms))
 
     async def decide(self, verdict: Verdict) -> AnswerReceipt:
-        return await self._database.write(lambda tx: prompts.decide(tx, verdict), label=SETTLE)
+        return await self._database.write(lambda tx: interactions.decide(tx, verdict), label=SETTLE)
 
     async def postpone(self, interaction: Interaction, *, until: int) -> None:
-        await self._database.write(lambda tx: prompts.postpone(tx, interaction, until=until))
+        await self._database.write(lambda tx: interactions.postpone(tx, interaction, until=until))
 
     async def interaction_result(self, submission_id: str) -> AnswerReceipt | None:
         return await self._database.read(lambda tx: prompts.result(tx, submission_id))

@@ -22,7 +22,7 @@ from durable_core.model import (
     Signals,
 )
 from durable_core.stores import history, rows
-from durable_core.stores.sqlite import events
+from durable_core.stores.sqlite import events, votes
 from durable_core.stores.sqlite.runs import RELEASED_WAKE, fence
 from durable_core.stores.sqlite.tx import UNOPENABLE_MS, Row, Tx
 
@@ -84,10 +84,10 @@ _COMMANDS: Final = f"""
     SELECT {rows.COMMAND} FROM moor_command WHERE run_id = ? AND taken_step IS NULL AND seq > ? ORDER BY seq
 """
 _OPEN: Final = f"""
-    SELECT {rows.PROMPT} FROM moor_prompt p WHERE run_id = ? AND outcome IS NULL ORDER BY created_at, prompt_id
+    SELECT {votes.PROMPT} FROM moor_prompt p WHERE run_id = ? AND outcome IS NULL ORDER BY created_at, prompt_id
 """
 _ANSWERED: Final = f"""
-    SELECT {rows.PROMPT} FROM moor_prompt p WHERE run_id = ? AND settled_seq IN
+    SELECT {votes.PROMPT} FROM moor_prompt p WHERE run_id = ? AND settled_seq IN
         (SELECT seq FROM moor_command WHERE run_id = ? AND taken_step IS NULL AND kind = 'response')
     ORDER BY settled_seq
 """

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from durable_core import versions
-from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, PromptTaken, Redacted
+from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, Redacted
 from durable_core.model import (
     Committed,
     EventDraft,
@@ -21,7 +21,7 @@ from durable_core.model import (
     Signals,
     StepCommit,
 )
-from durable_core.stores import history, sealing
+from durable_core.stores import history, rows, sealing
 from durable_core.stores.sqlite import admission, claims, events, outbox, settling, submissions
 from durable_core.stores.sqlite.runs import RELEASED_WAKE_AFTER_STEP, Held, fence
 from durable_core.stores.sqlite.tx import Tx
@@ -53,8 +53,9 @@ _OWN: Final = """
 _LINK: Final = "UPDATE moor_admission SET turn_id = ? WHERE submission_id = ? AND run_id = ?"
 _PROMPT: Final = """
     INSERT INTO moor_prompt
-        (run_id, prompt_id, kind, step_n, call_id, body, requester, policy, created_seq, created_at, expires_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        (run_id, prompt_id, kind, step_n, call_id, body, requester, policy, created_seq, created_at, expires_at,
+         quorum, answerers, asked, remind_at, group_id)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _MOVE: Final = "UPDATE moor_run SET deployment = ?, deadline_at = ? WHERE run_id = ?"
 _RECORD: Final = """
@@ -68,7 +69,7 @@ def commit(tx: Tx, commit: StepCommit) -> Committed:
 
     Raises:
         LeaseLost: another worker has the run, or another step is next.
-        PromptTaken: somebody answered a prompt that this step wanted to settle.
+        PromptTaken: somebody answered a prompt that this step wanted to settle or to move.
         Redacted: content was redacted since the step was begun.
         AddressTaken: another open run owns an address that this step wanted.
     """
@@ -81,7 +82,7 @@ def commit(tx: Tx, commit: StepCommit) -> Committed:
     if commit.move is not None:
         held = _move(tx, commit.run_id, commit.move, held, at)
     _own(tx, commit, at)
-    _settle_prompts(tx, commit, at)
+    settling.change_prompts(tx, commit, at)
     _write_step(tx, commit, held, at)
     _consume(tx, commit)
     submissions.settle(tx, commit.run_id, commit.outcomes, at)
@@ -176,15 +177,6 @@ def _own(tx: Tx, commit: StepCommit, at: int) -> None:
             raise AddressTaken(channel, address)
 
 
-def _settle_prompts(tx: Tx, commit: StepCommit, at: int) -> None:
-    for item in commit.settle:
-        settled = settling.settle_prompt(
-            tx, commit.run_id, item.prompt_id, outcome=item.outcome, at=at, by=item.by, name=item.name, via=item.via
-        )
-        if not settled:
-            raise PromptTaken(item.prompt_id)
-
-
 def _write_step(tx: Tx, commit: StepCommit, held: Held, at: int) -> None:
     run_id, n, step = commit.run_id, commit.step_n, commit.step
     tx.run(
@@ -230,6 +222,11 @@ def _open_prompt(tx: Tx, commit: StepCommit, draft: PromptDraft, *, created_seq:
             created_seq,
             at,
             draft.expires_at,
+            draft.quorum,
+            rows.names(draft.answerers),
+            draft.asked,
+            draft.remind_at,
+            draft.group,
         ),
     )
 

@@ -102,7 +102,13 @@ def put(tx: Tx, run_id: str, drafts: Sequence[OutboxDraft], at: int) -> None:
 
 
 def edit_copies(tx: Tx, run_id: str, prompt_id: str, at: int) -> None:
-    """Owe an edit to every posted copy of a prompt, sent or not: in its lane the edit comes after the post."""
+    """Owe an edit to every posted copy of a card, sent or not: in its lane the edit comes after the post.
+
+    One that this operation owes already is enough.
+    """
+    if prompt_id in tx.edited:
+        return
+    tx.edited.add(prompt_id)
     drafts = [
         OutboxDraft(
             delivery_id=new_id("dlv"),

@@ -23,6 +23,7 @@ from durable_core.model import (
     Abilities,
     Admission,
     AnswerReceipt,
+    AuditEntry,
     Buried,
     Claim,
     ClaimRequest,
@@ -51,7 +52,7 @@ from durable_core.model import (
 from durable_core.store import Listener, Store
 from durable_core.stores.sealing import Sealing
 from durable_core.stores.sqlite import admission as admissions
-from durable_core.stores.sqlite import claims, commits, outbox, prompts, reads, retention, runs, workers
+from durable_core.stores.sqlite import audit, claims, commits, interactions, outbox, prompts, reads, retention, runs, workers
 from durable_core.stores.sqlite.connect import MEMORY, connect
 from durable_core.stores.sqlite.glance import Glance
 from durable_core.stores.sqlite.reader import Reader
@@ -263,19 +264,24 @@ class SqliteStore(Store):
     async def rewrap(self, *, after: str, limit: int) -> tuple[str | None, int]:
         return await self._writer.run(lambda tx: retention.rewrap(tx, after=after, limit=limit))
 
+    async def audit(
+        self, *, after: int = 0, limit: int = 500, run_id: str | None = None, prompt_id: str | None = None
+    ) -> list[AuditEntry]:
+        return await self._read(lambda tx: audit.read(tx, after=after, limit=limit, run_id=run_id, prompt_id=prompt_id))
+
     # ── interactions ──
 
     async def take_interactions(self, owner: str, *, limit: int, lease_ms: int) -> list[Interaction]:
         def work(tx: Tx) -> list[Interaction]:
-            return prompts.take_interactions(tx, owner, limit=limit, lease_ms=lease_ms)
+            return interactions.take_interactions(tx, owner, limit=limit, lease_ms=lease_ms)
 
         return await self._writer.run(work, soft=True)
 
     async def decide(self, verdict: Verdict) -> AnswerReceipt:
-        return await self._writer.run(lambda tx: prompts.decide(tx, verdict), label=SETTLE)
+        return await self._writer.run(lambda tx: interactions.decide(tx, verdict), label=SETTLE)
 
     async def postpone(self, interaction: Interaction, *, until: int) -> None:
-        await self._writer.run(lambda tx: prompts.postpone(tx, interaction, until=until))
+        await self._writer.run(lambda tx: interactions.postpone(tx, interaction, until=until))
 
     async def interaction_result(self, submission_id: str) -> AnswerReceipt | None:
         return await self._glimpse(lambda tx: prompts.result(tx, submission_id), whole=True)

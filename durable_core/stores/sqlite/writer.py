@@ -16,6 +16,7 @@ from durable_core.clock import Clock
 from durable_core.crypto import SessionKey
 from durable_core.errors import CommitUnknown, Unavailable
 from durable_core.stores.sealing import Sealing
+from durable_core.stores.sqlite import audit
 from durable_core.stores.sqlite.connect import sorted_error
 from durable_core.stores.sqlite.thread import Op, SqlThread
 from durable_core.stores.sqlite.tx import Tx
@@ -111,6 +112,7 @@ class Writer(SqlThread):
             if not alone:
                 connection.execute("SAVEPOINT member")
             op.result = op.work(tx)
+            audit.write(tx)
             if not alone:
                 connection.execute("RELEASE member")
         except Exception as error:  # noqa: BLE001 - it is the caller's
