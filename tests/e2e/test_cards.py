@@ -39,6 +39,14 @@ EDIT = [
 REGIONS = [choice(f"r{number}", f"Region {number}", description=f"{number * 12} ms away") for number in range(1, 9)]
 
 
+CUT_OFF = """
+    [...document.querySelectorAll('#thread, .card, .card :not(.hidden)')]
+        .filter((one) => one.clientWidth > 0 && one.scrollWidth > one.clientWidth + 1)
+        .filter((one) => getComputedStyle(one).overflowX !== 'visible')
+        .map((one) => one.className)
+"""
+
+
 def asked(text: str, number: int = 1, **more: Any) -> Prompt:
     row = {"expires_at": NOW + 3 * DAY, "call_id": f"0.0.{number}", "group": "prm_1"}
     return prompt(text, f"prm_{number}", row=row, note=True, **more)
@@ -133,9 +141,7 @@ async def fits(visit: Visit) -> None:
     for width in (1280, 390):
         await visit.page.set_viewport_size({"width": width, "height": 844})
         assert await visit.page.evaluate("document.documentElement.scrollWidth") == width
-        inside = "[...document.querySelectorAll('#thread, .card, .card :not(.hidden)')].filter((one) => one.scrollWidth > one.clientWidth + 1"
-        wide = f"{inside} && getComputedStyle(one).overflowX !== 'visible' && one.clientWidth > 0).map((one) => one.className)"
-        assert await visit.page.evaluate(wide) == []
+        assert await visit.page.evaluate(CUT_OFF) == []
     await visit.page.set_viewport_size({"width": 1280, "height": 844})
 
 
