@@ -17,15 +17,20 @@ from pydantic import JsonValue
 from bot import formats
 from bot.access import AccessPolicy, Action, Deny, members_only
 from bot.access import decide as decide_access
+from bot.answerers import POLICY_SECONDS, Groups, Resolver
 from bot.buttons import NOTE
 from bot.cards import prompt_body, readable, settled_words
+from bot.deciding import Deciding
 from bot.edge import Threads, limited
 from bot.errors import BadArguments
 from bot.formats import Kind
+from bot.history import Call
 from bot.leftovers import DORMANT, Dormant, Leftovers
 from bot.people import LookUpFailed, People
 from bot.principal import Principal
+from bot.session.edits import CHANGED_TOOL, Edited, NotEdited, edited, regated
 from bot.session.ready import ReadyAgent
+from bot.turn.state import state_from_json
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
@@ -48,8 +53,6 @@ from durable_core.store import Store
 
 log = logging.getLogger("moorings.answers")
 
-POLICY_SECONDS: Final = 10.0
-"""How long an author's access or approval function may take."""
 UNREADABLE_MS: Final = 5_000
 """How long an answer that a newer version asked for is left to that version before it is looked at again."""
 WAIT_SECONDS: Final = 2.0
@@ -81,6 +84,8 @@ class Answers:
     """Where an author's access and approval functions run."""
     policy_seconds: float = POLICY_SECONDS
     leftovers: Leftovers | None = None
+    groups: Mapping[str, Resolver] = field(default_factory=dict)
+    """Who is in a group that may answer, by its name."""
     look_ups: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=8, first=timedelta(seconds=1)))
     """How often, and after which waits, it is found out who somebody is; then the answer is refused."""
 
@@ -100,12 +105,14 @@ class Answers:
         of: str = "",
         at: tuple[str, str] | None = None,
         tell: bool = False,
+        edits: Mapping[str, JsonValue] | None = None,
     ) -> AnswerReceipt:
         """Accept somebody's choice; settled at once when who may answer is data, else decided by a worker.
 
         ``fields`` are those of a form. ``of`` tells a repeat from another payload where the key covers more than this answer.
         ``at`` is the channel and the address where it was given: the prompt must have been put there. With ``tell`` the person is
-        told there, alone, if the answer settles nothing.
+        told there, alone, if the answer settles nothing. ``edits`` are arguments that are changed with an approval; a worker then
+        asks the gates again.
 
         Raises: NotFound (no such prompt), Conflict, Stranded (a newer version asked, and runs: it has to take the answer).
         """
@@ -124,6 +131,14 @@ class Answers:
             refused = "elsewhere"
         else:
             refused = "unknown_option" if option is None else await self._denied_at_once(prompt, principal, place)
+        told: dict[str, JsonValue] = {"text": note} if note else {}
+        if edits and option is not None and option["outcome"] == PromptOutcome.APPROVED.value:
+            made = await self._edited(prompt, edits)
+            if isinstance(made, NotEdited):
+                refused = refused or made.reason
+            elif made.edits:
+                told |= {"edits": dict(made.edits), "binding": made.binding}
+        judge = "edits" in told
         tell_at = at if tell else None
         outcome = PromptOutcome(option["outcome"]) if option is not None else PromptOutcome.IGNORED
         submission_id = new_id("sub")
@@ -135,20 +150,21 @@ class Answers:
         answer = PromptAnswer(
             source=source,
             key=key,
-            digest=payload_digest(codec.encode({"prompt": prompt_id, "option": option_id, "note": note, "of": of})),
+            digest=payload_digest(codec.encode({"prompt": prompt_id, "option": option_id, **told, "text": note, "of": of})),
             submission_id=submission_id,
             prompt_id=prompt_id,
             run_id=run_id,
             option_id=option_id,
             outcome=outcome,
-            note=codec.encode({"text": note}) if note else None,
+            note=codec.encode(told) if told else None,
             principal=principal.id,
             name=_shown_name(principal, body),
             via=via,
             body=codec.encode(who),
             refused=refused,
             tell=_tell(tell_at, submission_id, principal),
-            events=settled_events(prompt, principal, outcome) if prompt.policy is AnswerPolicy.REQUESTER else (),
+            events=() if judge or prompt.policy is AnswerPolicy.FUNCTION else settled_events(prompt, principal, outcome),
+            judge=judge,
         )
         return await self.store.answer(answer)
 
@@ -257,15 +273,53 @@ class Answers:
         # a prompt says itself whether the tool's approval decides: a call that ran without one is its requester's to run again
         by_approval = body.get("by_approval", interaction.prompt.kind == "approval")
         approval = tool.approval if tool is not None and by_approval else None
-        if tool is None or approval is None:
+        if agent is None or tool is None or approval is None:
             mine = principal.id == requester.id and not principal.anonymous
             return None if mine else "not_yours"
+        asked = await self._asked(interaction.prompt, body)
+        deciding, level = self._deciding(agent), interaction.prompt.level
         try:
-            call = tool.call(body["action"]["input"], body["action"]["call_id"], requester=requester)
+            call = tool.call(asked.arguments, asked.call_id, requester=requester)
         except BadArguments:
-            return "The tool has changed since this was asked. Ask again."
-        may = await self.threads.run(approval.may_answer, call, principal)
-        return None if may.value() else "not_allowed"
+            return CHANGED_TOOL
+        if not await deciding.may_answer(approval, call, principal, level=level):
+            return "not_allowed"
+        note = interaction.answer.note
+        told = formats.read(Kind.NOTE, note, run_id=interaction.prompt.run_id) if note is not None else {}
+        if not told.get("edits"):
+            return None
+        made = edited(tool, asked, told["edits"], requester=requester)
+        if isinstance(made, NotEdited):
+            return made.reason
+        if made.binding != told.get("binding"):
+            return CHANGED_TOOL
+        return await regated(deciding, tool, made.call, requester=requester, responder=principal, level=level)
+
+    def _deciding(self, agent: ReadyAgent) -> Deciding:
+        groups = Groups(resolvers=self.groups, threads=self.threads, seconds=self.policy_seconds)
+        return Deciding(threads=self.threads, seconds=self.policy_seconds, groups=groups, model=agent.model)
+
+    async def _edited(self, prompt: Prompt, edits: Mapping[str, JsonValue]) -> Edited | NotEdited:
+        """Change the call that a prompt is about."""
+        body = prompt_body(prompt)
+        agent = self.agents.get((await self.store.run(prompt.run_id)).name)
+        tool = agent.tools.get(body["action"]["tool"]) if agent is not None else None
+        if tool is None or not body.get("edit"):
+            return NotEdited(f"{', '.join(sorted(edits))} may not be changed here.")
+        return edited(tool, await self._asked(prompt, body), edits, requester=Principal.from_json(body["requester"]))
+
+    async def _asked(self, prompt: Prompt, body: Mapping[str, Any]) -> Call:
+        """Return the call that a prompt is about, with its real arguments: those in the body may be masked."""
+        action = body["action"]
+        shown = Call(action["call_id"], action["tool"], arguments=action["input"])
+        if not body.get("masked"):
+            return shown
+        for step in await self.store.steps(prompt.run_id, start=prompt.step_n):
+            turn = state_from_json(formats.read(Kind.STEP, step.output, run_id=prompt.run_id)["state"]).turn
+            found = [one.call for one in (turn.pending if turn is not None else ()) if one.prompt_id == prompt.prompt_id]
+            if found:
+                return found[0]
+        return shown
 
 
 def settled_events(prompt: Prompt, principal: Principal, outcome: PromptOutcome) -> tuple[EventDraft, ...]:

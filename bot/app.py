@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from bot.access import AccessPolicy, members_only
 from bot.agent import Agent
+from bot.answerers import Resolver, group_problems
 from bot.errors import BadApp
 from bot.retention import Retention, RetentionSpec
 from bot.settings import Settings
@@ -33,6 +34,7 @@ class Bot:
     is 90. It is written down when a session begins. `keys` takes the place of MOORINGS_ENCRYPTION_KEYS: a provider that asks a
     KMS, say.
     `lifetime` ends a session that long after it began or moved to a new version, once its turn has settled; None never does.
+    `groups` says who is in a `group(name)` that may answer: a function of the person, plain or async, or a channel's group.
     `inherit_transcript` gives the session that follows one which no version can read any more what was said there, as data.
     """
 
@@ -49,6 +51,7 @@ class Bot:
         retention: RetentionSpec = "default",
         keys: Keys | None = None,
         inherit_transcript: bool = False,
+        groups: Mapping[str, Resolver] | None = None,
     ) -> None:
         self.agents = tuple(agents)
         self.channels = tuple(channels)
@@ -60,6 +63,7 @@ class Bot:
         self.retention = Retention.of(retention)
         self.keys = keys
         self.inherit_transcript = inherit_transcript
+        self.groups = dict(groups or {})
 
     @property
     def lifetime_ms(self) -> int | None:
@@ -88,7 +92,7 @@ class Bot:
             problems += place.problems() if isinstance(place, Checked) else ()
         if self.lifetime is not None and self.lifetime <= timedelta(0):
             problems.append("lifetime= must be in the future, or None")
-        problems += [*self.retention.problems(), *self.limits.problems()]
+        problems += [*self.retention.problems(), *self.limits.problems(), *group_problems(self.groups)]
         if problems:
             raise BadApp(tuple(problems))
 

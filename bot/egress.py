@@ -19,6 +19,7 @@ from bot.cards import card, readable
 from bot.formats import Kind
 from bot.leftovers import Leftovers
 from bot.principal import author_id
+from bot.undelivered import tell_session
 from channels.contract import Channel, Findable
 from channels.errors import ChannelError, DeliveryFailed, RateLimited
 from channels.fallback import card_text
@@ -124,6 +125,7 @@ class Egress:
         return False
 
     async def _bury(self, lane: Lane, item: OutboxItem, error: str, *, release: bool) -> bool:
+        await tell_session(self.store, item, error)  # before it is buried: told twice is told once, not told is a silent wait
         await self.store.finish(lane, self.owner, Buried(delivery_id=item.delivery_id, error=error[:500], release=release))
         return not release
 

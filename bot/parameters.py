@@ -9,7 +9,7 @@ import inspect
 import typing
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
 from pydantic.errors import PydanticUserError
@@ -20,11 +20,21 @@ from pydantic_core import SchemaError
 from bot.context import ToolContext
 from bot.docstrings import describe
 from bot.errors import BadTool
+from bot.masks import marked, unmarked
 
 _CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
 
-def arguments_model(name: str, function: Callable[..., Any]) -> tuple[str, type[BaseModel], dict[str, JsonValue]]:
+class Parameters(NamedTuple):
+    """What a signature says: the description, the arguments model, its JSON Schema, and which parameters hold secrets."""
+
+    description: str
+    model: type[BaseModel]
+    schema: dict[str, JsonValue]
+    secret: tuple[str, ...]
+
+
+def arguments_model(name: str, function: Callable[..., Any]) -> Parameters:
     """Build the description, the arguments model and its JSON Schema.
 
     Fields are numbered and carry the parameter's name as alias: a parameter may be called ``schema`` or ``copy``, which a
@@ -51,7 +61,7 @@ def arguments_model(name: str, function: Callable[..., Any]) -> tuple[str, type[
     if unknown:
         raise BadTool(name, f"its docstring describes {', '.join(unknown)}, which it doesn't take")
     model, schema = _checked(name, fields)
-    return description, model, schema
+    return Parameters(description, model, cast("dict[str, JsonValue]", unmarked(schema)), marked(schema))
 
 
 def _is_context(hint: object) -> bool:

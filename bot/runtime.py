@@ -117,6 +117,7 @@ class Runtime:
             agents=self.agents,
             deps=deps,
             warm=WarmHistories(self.store),
+            answers=self.answers,
             access=self.bot.access,
             limits=self.bot.limits,
             policies=self.answers.threads,
@@ -200,7 +201,14 @@ async def open_runtime(
     streams = Streams(store, formats.UPCASTERS)
     leftovers = await _leftovers(store, settings)
     by_name = {channel.name: channel for channel in channels}
-    answers = Answers(store=store, agents=agents, access=bot.access, people=People(channels=by_name), leftovers=leftovers)
+    answers = Answers(
+        store=store,
+        agents=agents,
+        access=bot.access,
+        people=People(channels=by_name),
+        leftovers=leftovers,
+        groups=bot.groups,
+    )
     taker = Ingress(
         store=store,
         channels=by_name,

@@ -4,7 +4,7 @@ What lives here: the names an adapter's author imports. What does not: sessions,
 """
 
 from channels.cards import Button, Card, CardItem, CardOutcome, Form, FormField
-from channels.contract import Capabilities, Channel, Checked, Closable, Directory, Findable, Forms, Verified
+from channels.contract import Capabilities, Channel, Checked, Closable, Directory, Findable, Forms, Membership, Verified
 from channels.errors import (
     BadAddress,
     ChannelError,
@@ -43,6 +43,7 @@ __all__ = [
     "Ingress",
     "InvalidSignature",
     "MalformedPayload",
+    "Membership",
     "Message",
     "MessageRef",
     "Outbound",

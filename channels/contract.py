@@ -119,6 +119,20 @@ class Directory(Protocol):
 
 
 @runtime_checkable
+class Membership(Protocol):
+    """A group of people that a channel's platform keeps: a look-up, so never before the admission."""
+
+    @property
+    def channel(self) -> str:
+        """The name of the channel whose people it knows."""
+        ...
+
+    async def includes(self, author: Author) -> bool:
+        """Tell whether somebody is in it. Raises: ChannelError where it can't be told; that is no yes."""
+        ...
+
+
+@runtime_checkable
 class Checked(Protocol):
     """A channel that can say before anything runs what it lacks."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
@@ -18,6 +18,7 @@ from bot.history import Call, ResultItem, ResultStatus, Trust, to_json
 from bot.principal import Principal
 from bot.session.batch import Batch, Grace, Reconsider, side_by_side
 from bot.session.commits import event_draft
+from bot.session.edits import run_call, told, voided
 from bot.session.gates import Gates
 from bot.session.live import LiveSession
 from bot.session.progress import PROGRESS_SECONDS, Progress
@@ -26,6 +27,7 @@ from bot.turn.change import Draft, NewPrompt
 from bot.turn.state import Consent, Pending, Purpose, Turn
 from channels.events import Standing
 from durable_core import codec
+from durable_core.claiming import Claimer
 from durable_core.failpoints import hit
 from durable_core.model import Record, RecordKind, Signals
 from durable_core.store import Store
@@ -94,14 +96,15 @@ class CallRunner:
         return batch
 
     async def _one(self, session: LiveSession, turn: Turn, due: Due, batch: Batch) -> None:
-        call = due.call
+        call = due.call if due.waited is None else run_call(due.waited)
+        due = replace(due, call=call)
         known = session.result(call.call_id)
         if known is not None:
             batch.results[call.call_id] = known
             return
         tool = self.tools.get(call.tool)
         if tool is None:
-            await self._record(session, turn, call, _unavailable(call), batch)
+            await self._record(session, turn, call, _unavailable(due), batch)
             return
         begun = due.begun + session.begun(call.call_id, recorded=tool.effect is Effect.WRITE)
         if session.started(call.call_id):
@@ -112,6 +115,10 @@ class CallRunner:
             reason = await self.denied() if due.consent is not None else None
             if reason is not None:
                 await self._record(session, turn, call, _denied(due, turn, reason), batch)
+                return
+            void = voided(tool, due.waited) if due.waited is not None else None
+            if void is not None:
+                await self._record(session, turn, call, void, batch)
                 return
             if tool.effect is Effect.WRITE:
                 await self._start(session, call)
@@ -132,7 +139,10 @@ class CallRunner:
             raise
         finally:
             progress.close()
-        item = ResultItem(call.call_id, call.tool, status=outcome.status, content=outcome.content, origin=f"tool:{call.tool}")
+        content = tool.scrubbed(outcome.content, call.arguments)
+        if due.waited is not None and due.consent is not None and due.consent.edits:
+            content = told(content, due.waited.call, due.consent)
+        item = ResultItem(call.call_id, call.tool, status=outcome.status, content=content, origin=f"tool:{call.tool}")
         await self._record(session, turn, call, item, batch)
         hit("tool.after_record")
 
@@ -215,7 +225,15 @@ class CallRunner:
         consent = due.consent
         if consent is not None:
             responder = Principal(consent.principal, consent.name, Standing.UNKNOWN)
-            record = ApprovalRecord(responder, consent.note, consent.at)
+            record = ApprovalRecord(responder, consent.note, consent.at, edited=tuple(consent.edits or ()))
+        claimer = Claimer(
+            store=self.store,
+            run_id=session.run_id,
+            epoch=session.epoch,
+            operation_id=due.call.call_id,
+            attempt=attempt,
+            loop=asyncio.get_running_loop(),
+        )
         return ToolContext(
             session_id=session.run_id,
             principal=turn.requester,
@@ -224,6 +242,7 @@ class CallRunner:
             attempt=attempt,
             approval=record,
             on_progress=progress.tell,
+            claimer=claimer,
         )
 
 
@@ -238,8 +257,11 @@ def _result_event(session: LiveSession, turn: Turn, call: Call, item: ResultItem
     return Draft(type="action.result", data=data, refs=(("result", f"record:{session.step_no}:result:{call.call_id}#/content"),))
 
 
-def _unavailable(call: Call) -> ResultItem:
+def _unavailable(due: Due) -> ResultItem:
+    call = due.call
     text = f"The tool {call.tool!r} is no longer offered. The call did not run."
+    if due.consent is not None:
+        text = f"{due.consent.name} approved this call, but {text[0].lower()}{text[1:]}"
     return ResultItem(call.call_id, call.tool, status=ResultStatus.FAILED, content=text, origin="framework", trust=Trust.SYSTEM)
 
 

@@ -12,8 +12,8 @@ from pydantic import JsonValue
 
 from bot.history import Call, Item, ResultItem
 from bot.model import ModelReply
-from bot.turn.state import Purpose, State
-from durable_core.model import AnswerPolicy, Outcome, Phase, PromptOutcome
+from bot.turn.state import Copy, Purpose, Stage, State
+from durable_core.model import AnswerPolicy, Outcome, Phase, PromptOutcome, PromptUpdate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,21 @@ class NewPrompt:
     expires_at: int | None
     begun: int = 0
     """How often the call was begun before."""
+    quorum: int = 1
+    answerers: tuple[str, ...] = ()
+    """Who may answer, where the policy is LISTED."""
+    asked: str = ""
+    """Who is asked, in words; empty takes the body's `waiting_for`."""
+    remind_at: int | None = None
+    """Empty takes the body's `remind_ms`, from the moment it is asked."""
+    group: str | None = None
+    """The first prompt of those that share one card; the first names itself."""
+    copies: tuple[Copy, ...] = ()
+    """Where its card goes; those of a group have the same."""
+    limit: str = ""
+    """The limit that it is about."""
+    binding: str = ""
+    """What exactly is asked about, as a digest over the real arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +91,7 @@ class Change:
     posts: tuple[Post, ...] = ()
     prompts: tuple[NewPrompt, ...] = ()
     settle: tuple[tuple[str, PromptOutcome], ...] = ()
+    updates: tuple[PromptUpdate, ...] = ()
     consumed: tuple[int, ...] = ()
     outcomes: tuple[Ended, ...] = ()
     participants: tuple[str, ...] = ()
@@ -104,4 +120,4 @@ def phase(state: State) -> Phase:
     """Name what a reader of the session sees."""
     if state.turn is None:
         return Phase.IDLE
-    return Phase.WAITING if state.turn.asked else Phase.RUNNING
+    return Phase.WAITING if any(pending.stage is not Stage.READY for pending in state.turn.pending) else Phase.RUNNING

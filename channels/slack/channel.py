@@ -30,6 +30,7 @@ from channels.slack.parsing import parse
 from channels.slack.render import MAX_MARKDOWN, Files, Rendered, Shape, render
 from channels.slack.search import Search, metadata
 from channels.slack.uploads import MAYBE_DONE, Uploads, bounded
+from channels.slack.usergroups import UserGroup
 
 log = logging.getLogger("moorings.slack")
 
@@ -319,6 +320,10 @@ class Slack(Channel):
             raise DeliveryFailed(UNCLEAR, permanent=False) from None
         except DeliveryFailed as error:
             raise DeliveryFailed(error.code, permanent=error.permanent or error.code in REFUSED_FORM) from None
+
+    def usergroup(self, group: str) -> UserGroup:
+        """Name a user group by its id (`S0123ABCD`), for `Bot(groups={"finance": slack.usergroup(…)})`."""
+        return UserGroup(group, self._calls, self._now)
 
     async def _identity(self) -> str:
         if not self._bot_user:

@@ -22,6 +22,7 @@ SCOPES: Final = {
     "im:write": "ask somebody in private",
     "mpim:history": "hear direct messages of several people",
     "mpim:read": "the same for those",
+    "usergroups:read": "see who is in a user group that may approve",
     "users:read": "see whether somebody is a full member, a guest or an outsider",
 }
 PATH: Final = "/channels/slack/events"

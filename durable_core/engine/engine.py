@@ -18,12 +18,12 @@ from typing import Any, Final, Self
 from durable_core import codec
 from durable_core.clock import Clock, DatabaseClock, milliseconds
 from durable_core.crypto import payload_digest
-from durable_core.engine.commits import ANYONE
 from durable_core.engine.handles import PromptView, RunHandle, RunView, Waiters, status_of
 from durable_core.engine.opening import opened
 from durable_core.engine.runner import Runner
 from durable_core.engine.signals import by_hook, cancel_admission, signal_admission
 from durable_core.engine.starts import start_admission
+from durable_core.engine.surface import ANYONE
 from durable_core.errors import NotFound, SessionEnded
 from durable_core.ids import new_id
 from durable_core.keys import Keys

@@ -21,6 +21,7 @@ from durable_core.engine.live import GRACE_MS, Live
 from durable_core.engine.loading import WarmBodies, cold, warm
 from durable_core.engine.starts import read_header
 from durable_core.engine.steps import LEAVE_SECONDS, VALUE_LIMIT, unstorable
+from durable_core.engine.surface import Alone, Surface
 from durable_core.engine.threads import Threads, being_cancelled, wording
 from durable_core.errors import (
     AddressTaken,
@@ -68,6 +69,10 @@ class Runner:
     threads: Threads = field(default_factory=Threads)
     poll: float = 1.0
     """How often a clock that is set by hand is looked at."""
+    surface: Surface = field(default_factory=Alone)
+    """Where runs show what they ask and how far they are."""
+    deps: object = None
+    """What steps find in their `step_context().deps`."""
     on_end: Callable[[str, str, bytes], object] = lambda *_: None
     """Told of each run that it has ended: its id, the reason, the output."""
     abilities: Abilities = field(init=False)
@@ -94,6 +99,8 @@ class Runner:
             live = await self._load(held)
             if live is None:
                 return
+            live.steps.fence = (self.store, claim.epoch)
+            live.steps.deps, live.steps.origin = self.deps, live.start.origin
             try:
                 await self._advance(live)
             except _Anew:
@@ -196,7 +203,7 @@ class Runner:
             self._remember(live, completion, output, at)
         live.look()
         try:
-            commit = entry_commit(live, completion, at=at, keep_ms=self.keep_ms)
+            commit = entry_commit(live, completion, at=at, keep_ms=self.keep_ms, surface=self.surface)
         except (Unstorable, TooLarge) as error:
             await self._end(live, End.of(FAILED, code=unstorable(error).code, message=wording(error)))
             return False
@@ -291,7 +298,17 @@ class Runner:
         ended = tuple(dict.fromkeys(children))
         shown = live.replay.take_progress()
         await self._surely(
-            end_commit(claim, live.start, end, step_no=live.step_no, seen=live.seen, at=at, children=ended, shown=shown)
+            end_commit(
+                claim,
+                live.start,
+                end,
+                step_no=live.step_no,
+                seen=live.seen,
+                at=at,
+                children=ended,
+                shown=shown,
+                surface=self.surface,
+            )
         )
         self.on_end(claim.run_id, end.reason, end.output)
 
@@ -299,7 +316,7 @@ class Runner:
         """End a run whose body is not there."""
         start = read_header(claim.header, claim.run_id)
         seen = claim.signals.inbox_seq
-        await self._surely(end_commit(claim, start, end, step_no=claim.step_no, seen=seen, at=claim.now))
+        await self._surely(end_commit(claim, start, end, step_no=claim.step_no, seen=seen, at=claim.now, surface=self.surface))
 
     async def _surely(self, commit: StepCommit) -> Committed:
         """Commit, again where the database was away for moments: a step that was done is not to be done again for that."""

@@ -16,6 +16,7 @@ from durable_core.model.commits import (
     SubmissionOutcome,
 )
 from durable_core.model.events import Event, EventDraft
+from durable_core.model.keyclaims import ClaimedKey, ClaimState, KeyRequest
 from durable_core.model.outbox import INTERNAL, Buried, Lane, OutboxDraft, OutboxItem, Postponed, Sent
 from durable_core.model.prompts import AnswerReceipt, AuditEntry, Interaction, Prompt, PromptAnswer, Verdict, Vote
 from durable_core.model.runs import Claim, Command, Record, Run, Signals, Step
@@ -51,6 +52,8 @@ __all__ = [
     "Buried",
     "Claim",
     "ClaimRequest",
+    "ClaimState",
+    "ClaimedKey",
     "Command",
     "CommandKind",
     "Committed",
@@ -60,6 +63,7 @@ __all__ = [
     "Extra",
     "Incarnation",
     "Interaction",
+    "KeyRequest",
     "Lane",
     "Move",
     "NewRun",

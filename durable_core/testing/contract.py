@@ -13,6 +13,7 @@ from durable_core.testing.deploys import Deploys
 from durable_core.testing.events import Events
 from durable_core.testing.interactions import Interactions
 from durable_core.testing.keeping import Keeping
+from durable_core.testing.keyclaims import KeyClaims
 from durable_core.testing.moves import Moves
 from durable_core.testing.outbox import Outbox
 from durable_core.testing.prompts import Prompts
@@ -40,6 +41,7 @@ class StoreContract(
     Workflows,
     Keeping,
     Deploys,
+    KeyClaims,
 ):
     """The promises of a store. Subclass it, implement `make`, and let pytest (asyncio mode "auto") collect the subclass.
 

@@ -23,12 +23,12 @@ from durable_core.model import Prompt, PromptOutcome
 from tests.bot.asked import DAY, prompt, settled, vote
 from tests.bot.asked import option as choice
 from tests.bot.console.fake_port import AGENT, FakePort, author
-from tests.e2e.browser import Visit, browsing, visiting
+from tests.e2e.browser import Visit, visiting
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 NUMBERS = itertools.count()
 NOW = int(time.time() * 1000)
@@ -130,9 +130,9 @@ def port() -> FakePort:
     return port
 
 
-@pytest_asyncio.fixture
-async def visit(port: FakePort) -> AsyncIterator[Visit]:
-    async with browsing() as browser, page_of(port, browser) as visit:
+@pytest_asyncio.fixture(loop_scope="module")
+async def visit(port: FakePort, browser: Browser) -> AsyncIterator[Visit]:
+    async with page_of(port, browser) as visit:
         yield visit
 
 

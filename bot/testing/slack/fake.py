@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from types import MappingProxyType, TracebackType
 from typing import Final, Self, TypeVar
@@ -16,7 +15,7 @@ from bot.testing.slack import views
 from bot.testing.slack.cast import ALL_EVENTS, ALL_SCOPES, EVENT_OF, open_channel, settle_in
 from bot.testing.slack.faults import Fault, Faults
 from bot.testing.slack.payloads import Payloads, Twin, can_speak
-from bot.testing.slack.sender import ACK_SECONDS, Posting, Sender, as_form, as_json
+from bot.testing.slack.sender import ACK_SECONDS, Posting, Said, Sender, as_form, as_json
 from bot.testing.slack.server import ApiCall, Server
 from bot.testing.slack.tickets import Tickets
 from bot.testing.slack.values import Button, Channel, ChannelKind, Choice, Json, Message, Modal, Post, User, UserKind, Workspace
@@ -28,18 +27,6 @@ T = TypeVar("T")
 
 START: Final = 1_767_225_600_000
 """Where a fake's clock begins: 2026-01-01, 00:00 UTC."""
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What somebody wrote, and how the app was told of it."""
-
-    channel: str
-    ts: str
-    _: KW_ONLY
-    thread: str
-    """The `ts` of the thread it is in, or begins."""
-    postings: tuple[Posting, ...] = ()
 
 
 class FakeSlack:

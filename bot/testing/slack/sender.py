@@ -72,6 +72,18 @@ class Posting:
         return self.attempts[-1].status if self.attempts else None
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What somebody wrote, and how the app was told of it."""
+
+    channel: str
+    ts: str
+    _: KW_ONLY
+    thread: str
+    """The `ts` of the thread it is in, or begins."""
+    postings: tuple[Posting, ...] = ()
+
+
 class Sender:
     """Posts to one app. Its signatures carry `wall()`, since the app compares them with its own clock."""
 

@@ -21,6 +21,7 @@ from durable_core.model import (
     AuditEntry,
     Buried,
     Claim,
+    ClaimedKey,
     ClaimRequest,
     Committed,
     DueWork,
@@ -29,6 +30,7 @@ from durable_core.model import (
     Extra,
     Incarnation,
     Interaction,
+    KeyRequest,
     Lane,
     Postponed,
     Prompt,
@@ -51,6 +53,7 @@ from durable_core.stores.postgres import (
     claims,
     commits,
     interactions,
+    keyclaims,
     loading,
     outbox,
     prompts,
@@ -250,6 +253,17 @@ class PostgresStore(Store):
 
     async def unstrand(self, run_id: str) -> bool:
         return await self._database.write(lambda tx: claims.unstrand(tx, run_id))
+
+    # ── claimed keys ──
+
+    async def claim_key(self, request: KeyRequest) -> ClaimedKey:
+        return await self._database.write(lambda tx: keyclaims.claim(tx, request))
+
+    async def finish_key(self, request: KeyRequest, value: bytes) -> ClaimedKey:
+        return await self._database.write(lambda tx: keyclaims.finish(tx, request, value))
+
+    async def release_key(self, request: KeyRequest) -> None:
+        await self._database.write(lambda tx: keyclaims.release(tx, request))
 
     # ── keeping ──
 

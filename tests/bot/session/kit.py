@@ -15,10 +15,12 @@ from bot.access import AccessPolicy, members_only
 from bot.agent import Agent
 from bot.answers import Answers
 from bot.app import Bot
+from bot.approvals import Approval
 from bot.egress import Egress
 from bot.history import Item, from_json, validate_history
 from bot.leftovers import Leftovers
 from bot.people import People
+from bot.policies import When
 from bot.principal import Principal
 from bot.session.batch import Grace
 from bot.session.handoff import Deploy
@@ -86,6 +88,8 @@ class Thread:
     tools: tuple[Tool, ...] = TOOLS
     grace: Grace = field(default_factory=Grace)
     lifetime_ms: int | None = None
+    groups: dict[str, Any] = field(default_factory=dict)
+    approval: Approval | When | None = None
     abilities: Abilities = SESSIONS
     deploy: Deploy = field(default_factory=Deploy)
     owner: str = "w1"
@@ -101,11 +105,23 @@ class Thread:
     def hire(self, owner: str) -> None:
         """Go on with a fresh worker: cold histories, another name."""
         self.owner = owner
-        self.agent = Agent("support", self.model, instructions="Help.", tools=self.tools)
+        self.agent = Agent("support", self.model, instructions="Help.", tools=self.tools, approval=self.approval)
         agents = {"support": ready(self.agent)}
         people = People(channels={CHANNEL: self.channel})
+        self.leftovers = Leftovers(
+            store=self.store, strandings=Strandings(store=self.store, abilities=self.abilities, since=self.clock.override() or 0)
+        )
+        self.answers = Answers(
+            store=self.store,
+            agents=agents,
+            access=self.access,
+            people=people,
+            leftovers=self.leftovers,
+            groups=self.groups,
+        )
         self.runner = SessionRunner(
             store=self.store,
+            answers=self.answers,
             agents=agents,
             deps=self.log,
             warm=WarmHistories(self.store),
@@ -116,10 +132,6 @@ class Thread:
             people=people,
             deploy=self.deploy,
         )
-        self.leftovers = Leftovers(
-            store=self.store, strandings=Strandings(store=self.store, abilities=self.abilities, since=self.clock.override() or 0)
-        )
-        self.answers = Answers(store=self.store, agents=agents, access=self.access, people=people, leftovers=self.leftovers)
         self.egress = Egress(
             store=self.store,
             channels={CHANNEL: self.channel},
@@ -185,7 +197,14 @@ class Thread:
         )
 
     async def click(
-        self, option: str, who: Principal = ALICE, *, prompt: Prompt | None = None, note: str = "", key: str | None = None
+        self,
+        option: str,
+        who: Principal = ALICE,
+        *,
+        prompt: Prompt | None = None,
+        note: str = "",
+        key: str | None = None,
+        edits: dict[str, Any] | None = None,
     ) -> AnswerReceipt:
         asked = prompt or await self.prompt()
         return await self.answers.admit(
@@ -197,6 +216,7 @@ class Thread:
             key=key or new_id("key"),
             via="button",
             note=note,
+            edits=edits,
         )
 
     # ── workers ──

@@ -140,7 +140,7 @@ async def test_a_queued_message_from_before_the_question_does_not_answer_it(thre
 
 async def test_another_persons_message_waits_for_its_own_turn(thread: Thread) -> None:
     await ask(thread)
-    bobs = await thread.say("approve", BOB)
+    bobs = await thread.say("approve what?", BOB)
     await thread.work()
     assert (await thread.prompt()).outcome is None
     assert await thread.outcome(bobs) is None

@@ -45,6 +45,7 @@ class MiniSlack:
         self.views: list[Json] = []
         self.uploads: dict[str, bytes] = {}
         self.users: dict[str, Json] = {}
+        self.groups: dict[str, list[str]] = {}
         self.channels: dict[str, Json] = {CHANNEL: {"id": CHANNEL, "name": "general", "is_channel": True}}
         self.before: dict[str, list[Fault]] = defaultdict(list)
         self.after: dict[str, list[Fault]] = defaultdict(list)
@@ -166,6 +167,9 @@ class MiniSlack:
 
     def do_users_info(self, body: Json) -> Json | str:
         return {"user": self.users[body["user"]]} if body["user"] in self.users else "user_not_found"
+
+    def do_usergroups_users_list(self, body: Json) -> Json | str:
+        return {"users": self.groups[body["usergroup"]]} if body["usergroup"] in self.groups else "no_such_subteam"
 
     def do_conversations_info(self, body: Json) -> Json | str:
         return {"channel": self.channels[body["channel"]]} if body["channel"] in self.channels else "channel_not_found"
