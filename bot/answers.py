@@ -184,7 +184,7 @@ class Answers:
     async def _put_at(self, prompt: Prompt, at: tuple[str, str]) -> bool:
         """Whether a copy of the prompt was owed to this address: a button's value alone gives no right."""
         sql = "SELECT 1 FROM moor_outbox WHERE prompt_id = :prompt AND channel = :channel AND address = :address LIMIT 1"
-        return bool(await self.store.rows(sql, {"prompt": prompt.prompt_id, "channel": at[0], "address": at[1]}))
+        return bool(await self.store.rows(sql, {"prompt": prompt.group or prompt.prompt_id, "channel": at[0], "address": at[1]}))
 
     async def _denied_at_once(self, prompt: Prompt, principal: Principal, place: Place) -> str | None:
         """Why somebody may not click here, where no worker will ask: the default policy, or a prompt older than the policy."""

@@ -88,7 +88,7 @@ async def test_what_is_not_for_the_bot_gets_no_answer(harbour: LocalSlack) -> No
 async def test_a_refund_waits_for_its_requester_and_runs_once(harbour: LocalSlack) -> None:
     thread = await harbour.says(ALICE, f"<@{BOT}> refund 20 for ch_1")
     [card] = await settled(harbour, thread, 1)
-    assert labels(card) == ["Approve", "Deny"]
+    assert labels(card) == ["Approve", "Deny", "Deny with a note"]
     assert "Refund 20 for ch_1?" in words(card)
     assert "alice may answer" in words(card)
     assert "number" not in card["text"]
@@ -96,7 +96,7 @@ async def test_a_refund_waits_for_its_requester_and_runs_once(harbour: LocalSlac
     await harbour.clicks(BOB, card, "Approve")
     refused = await until(lambda: private_to(harbour, BOB, thread))
     assert refused[0]["text"] == "Only alice may answer this."
-    assert labels((await harbour.replies(thread))[0]) == ["Approve", "Deny"]
+    assert labels((await harbour.replies(thread))[0]) == ["Approve", "Deny", "Deny with a note"]
 
     await harbour.clicks(ALICE, card, "Approve")
     shown, reply = await settled(harbour, thread, 2)
