@@ -172,3 +172,15 @@ async def without_buttons(slack: LocalSlack, thread: str) -> dict[str, Any]:
 async def longer(look: Callable[[], Awaitable[list[dict[str, Any]]]], count: int) -> list[dict[str, Any]]:
     found = await look()
     return found if len(found) >= count else []
+
+
+async def test_a_form_opens_for_who_clicked_and_its_note_is_on_the_card(harbour: LocalSlack) -> None:
+    thread = await harbour.says(ALICE, f"<@{BOT}> refund 20 for ch_1")
+    [card] = await settled(harbour, thread, 1)
+    await harbour.clicks(ALICE, card, "Deny with a note")
+    [opened] = await until(lambda: harbour.calls("views.open"))
+    assert opened["trigger_id"]
+    await harbour.submits(ALICE, {"note": "Not this month"})
+    shown = await until(lambda: without_buttons(harbour, thread))
+    assert "Denied by alice" in words(shown)
+    assert "Not this month" in words(shown)
