@@ -30,6 +30,8 @@ def open_view(world: World, workspace: Workspace, args: Args, *, user: str) -> J
         block.setdefault("block_id", world.word(5))
         if block["type"] == "input":
             block["element"].setdefault("action_id", world.word(5))
+            block.setdefault("optional", False)
+            block.setdefault("dispatch_action", False)
     modal = Modal(kept | _identity(world, workspace), user=user, workspace=workspace.id)
     world.modals.append(modal)
     world.changes.tell()
