@@ -87,10 +87,10 @@ def test_progress_names_who_has_approved() -> None:
 
 def test_one_that_was_handed_on_says_who_may_answer_now() -> None:
     assert card([replace(REFUND, level=1, asked="The board")]).detail == (
-        "Nobody answered in time, so now The board may answer. It runs once, as Alice."
+        "The board may answer, as nobody did in time. It runs once, as Alice."
     )
     own = prompt("Refund?", detail="Ask nicely.", row={"level": 1, "asked": "The board"})
-    assert card([own]).detail == "Nobody answered in time, so now The board may answer. Ask nicely."
+    assert card([own]).detail == "The board may answer, as nobody did in time. Ask nicely."
 
 
 # ── several ──
@@ -135,7 +135,7 @@ def test_what_came_of_each_call_stands_at_its_item() -> None:
 
 WORDS: list[tuple[Prompt, str, str]] = [
     (settled(REFUND, PromptOutcome.APPROVED), "approved", "Approved by Farah"),
-    (settled(REFUND, PromptOutcome.APPROVED, note={"edits": {"amount": "20"}}), "approved", "Approved by Farah, with changes"),
+    (settled(REFUND, PromptOutcome.APPROVED, note={"edits": {"amount": "20"}}), "approved", "Approved by Farah with changes"),
     (
         settled(replace(REFUND, quorum=2, votes=(vote("Alice"), vote("Farah"))), PromptOutcome.APPROVED),
         "approved",
