@@ -67,13 +67,13 @@ def placed(*prompts: NewPrompt, kind: str = "channel") -> tuple[NewPrompt, ...]:
     ],
 )
 def test_a_text_names_an_option_or_none(text: str, option: str | None) -> None:
-    assert option_of(opened(), text) == option
+    assert option_of(opened().options, text) == option
 
 
 def test_a_text_that_names_two_options_names_none() -> None:
     prompt = OpenPrompt(options=(("a", "2"), ("b", "1")))
-    assert option_of(prompt, "2") is None
-    assert option_of(prompt, "a") == "a"
+    assert option_of(prompt.options, "2") is None
+    assert option_of(prompt.options, "a") == "a"
 
 
 @pytest.mark.parametrize(("seq", "answers"), [(7, False), (8, False), (9, True)])
