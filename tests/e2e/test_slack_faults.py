@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bot.testing.slack.fake import FakeSlack, Said
+from bot.testing.slack import FakeSlack, Said
 from bot.testing.slack.faults import Fault, dropped, rate_limited, refused, server_error, slow
 from channels.slack import api
 from durable_core.failpoints import NAME_VARIABLE, ONCE_FILE_VARIABLE
