@@ -26,6 +26,16 @@ def running_line(frame: FrameType | None, home: str) -> str | None:
     return None
 
 
+def blocked_line(frame: FrameType | None) -> str | None:
+    """Return `file:line (function)` where a thread stands: the innermost line of no library, else the innermost of all."""
+    innermost = frame
+    while frame is not None:
+        if _is_authors(frame, "<string>"):
+            return _line(frame)
+        frame = frame.f_back
+    return None if innermost is None else _line(innermost)
+
+
 def suspended_line(coro: Any, home: str) -> str | None:
     """Return `file:line (function)` where a suspended coroutine waits: the innermost line of the author's."""
     frames = list(_chain(coro))

@@ -66,6 +66,9 @@ Deploys
   S34  A worker that has stopped or died is remembered for a quarter of an hour, with what it could read; it holds nothing.
   S35  A dead letter that is replayed is owed again under its id, behind what its lane owes; it counts as tried.
   S36  A run to which nothing has happened since `abilities.since` is not offered to that worker.
+Beside the loop
+  S37  `prolong` is called from another thread and needs no loop. It is fenced as every write is: what was given back, or has
+       another epoch by now, stays as it is.
 """
 
 from __future__ import annotations
@@ -86,6 +89,7 @@ from durable_core.model import (
     Event,
     EventDraft,
     Extra,
+    Holdings,
     Incarnation,
     Interaction,
     Lane,
@@ -187,6 +191,12 @@ class Store(Protocol):
 
     async def renew(self, owner: str, leases: Sequence[tuple[str, int]], *, lease_ms: int) -> dict[str, Signals]:
         """Prolong leases (run id, epoch); runs that are missing in the answer are lost."""
+
+    def prolong(self, owner: str, held: Holdings, *, lease_ms: int, lane_lease_ms: int, patience: float) -> None:
+        """Prolong all that a worker holds, and say that it lives; called from a thread, while the loop doesn't answer (S37).
+
+        It gives up after about `patience` seconds, with `Unavailable`.
+        """
 
     async def release(self, run_id: str, epoch: int, *, timer_at: int | None, seen: int, unused: bool) -> None:
         """Give a run back without a step; `unused` takes the attempt back too."""

@@ -1,4 +1,4 @@
-"""StoreContract: every promise of `store.Store`, S1 to S36, as one suite to subclass.
+"""StoreContract: every promise of `store.Store`, S1 to S37, as one suite to subclass.
 
 What lives here: the sum of the groups. What does not: any test, each is in the module of its concept.
 """
@@ -6,6 +6,7 @@ What lives here: the sum of the groups. What does not: any test, each is in the 
 from __future__ import annotations
 
 from durable_core.testing.admission import Admissions
+from durable_core.testing.beside import Beside
 from durable_core.testing.claims import Claims
 from durable_core.testing.commits import Commits
 from durable_core.testing.deploys import Deploys
@@ -22,7 +23,7 @@ __all__ = ["StoreContract"]
 
 
 class StoreContract(
-    Admissions, Claims, Commits, Records, Prompts, Interactions, Outbox, Events, Values, Workflows, Keeping, Deploys
+    Admissions, Claims, Commits, Records, Prompts, Interactions, Outbox, Events, Values, Workflows, Keeping, Deploys, Beside
 ):
     """The promises of a store. Subclass it, implement `make`, and let pytest (asyncio mode "auto") collect the subclass.
 

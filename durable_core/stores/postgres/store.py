@@ -26,6 +26,7 @@ from durable_core.model import (
     Event,
     EventDraft,
     Extra,
+    Holdings,
     Incarnation,
     Interaction,
     Lane,
@@ -45,8 +46,8 @@ from durable_core.model import (
 )
 from durable_core.schema import known
 from durable_core.store import Listener, Store
-from durable_core.stores.postgres import claims, commits, loading, outbox, prompts, reads, retention, runs, workers
-from durable_core.stores.postgres.alive import GRACE_SECONDS, Heartbeats, Locks
+from durable_core.stores.postgres import claims, commits, keeping, loading, outbox, prompts, reads, retention, runs, workers
+from durable_core.stores.postgres.alive import BEAT_SECONDS, GRACE_SECONDS, Heartbeats, Locks
 from durable_core.stores.postgres.connect import Settings
 from durable_core.stores.postgres.database import SETTLE, Database
 from durable_core.stores.postgres.holding import Holding
@@ -74,7 +75,7 @@ class PostgresStore(Store):
         self._incarnation: str | None = None
         self._bell: Bell | None = None
         self._ear: Ear | None = None
-        self._alive: Locks | Heartbeats = Heartbeats(self._database)
+        self._alive: Locks | Heartbeats = Heartbeats(self._database, self._beside(BEAT_SECONDS))
 
     @property
     def incarnation(self) -> str:
@@ -194,6 +195,9 @@ class PostgresStore(Store):
     async def renew(self, owner: str, leases: Sequence[tuple[str, int]], *, lease_ms: int) -> dict[str, Signals]:
         return await self._database.write(lambda tx: claims.renew(tx, owner, leases, lease_ms=lease_ms), soft=True)
 
+    def prolong(self, owner: str, held: Holdings, *, lease_ms: int, lane_lease_ms: int, patience: float) -> None:
+        keeping.prolong(self._beside(patience), owner, held, lease_ms=lease_ms, lane_lease_ms=lane_lease_ms)
+
     async def release(self, run_id: str, epoch: int, *, timer_at: int | None, seen: int, unused: bool) -> None:
         self._holding.let_go(run_id)
         await self._database.write(lambda tx: claims.release(tx, run_id, epoch, timer_at=timer_at, seen=seen, unused=unused))
@@ -285,6 +289,9 @@ class PostgresStore(Store):
         return await self._database.write(lambda tx: outbox.replay(tx, delivery_id))
 
     # ── inside ──
+
+    def _beside(self, patience: float) -> keeping.Beside:
+        return keeping.Beside(self._settings, clock=self._clock, sealing=self._sealing, patience=patience)
 
     def _committed(self, run_ids: frozenset[str]) -> None:
         self._watch.tell(tuple(run_ids))

@@ -31,6 +31,7 @@ from durable_core.model import (
     Event,
     EventDraft,
     Extra,
+    Holdings,
     Incarnation,
     Interaction,
     Lane,
@@ -51,7 +52,7 @@ from durable_core.model import (
 from durable_core.store import Listener, Store
 from durable_core.stores.sealing import Sealing
 from durable_core.stores.sqlite import admission as admissions
-from durable_core.stores.sqlite import claims, commits, outbox, prompts, reads, retention, runs, workers
+from durable_core.stores.sqlite import claims, commits, keeping, outbox, prompts, reads, retention, runs, workers
 from durable_core.stores.sqlite.connect import MEMORY, connect
 from durable_core.stores.sqlite.glance import Glance
 from durable_core.stores.sqlite.reader import Reader
@@ -198,6 +199,12 @@ class SqliteStore(Store):
 
     async def renew(self, owner: str, leases: Sequence[tuple[str, int]], *, lease_ms: int) -> dict[str, Signals]:
         return await self._writer.run(lambda tx: claims.renew(tx, owner, leases, lease_ms=lease_ms), soft=True)
+
+    def prolong(self, owner: str, held: Holdings, *, lease_ms: int, lane_lease_ms: int, patience: float) -> None:
+        def work(tx: Tx) -> None:
+            keeping.prolong(tx, owner, held, lease_ms=lease_ms, lane_lease_ms=lane_lease_ms)
+
+        self._writer.run_beside(work, patience=patience, soft=True)
 
     async def release(self, run_id: str, epoch: int, *, timer_at: int | None, seen: int, unused: bool) -> None:
         await self._writer.run(lambda tx: claims.release(tx, run_id, epoch, timer_at=timer_at, seen=seen, unused=unused))
