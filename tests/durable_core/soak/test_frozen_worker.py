@@ -17,7 +17,7 @@ async def test_what_a_frozen_worker_held_is_taken_over_once(database: str, tmp_p
     effects = str(tmp_path / "effects.db")
     async with app.engine_on(database) as engine, fleet(database, effects, 1) as crew:
         (frozen,) = crew.workers
-        ids = {(await engine.start(app.long, 1.0)).run_id for _ in range(RUNS)}
+        ids = {(await engine.start(app.long, 3.0)).run_id for _ in range(RUNS)}
         assert {await frozen.heard_of("began") for _ in ids} == ids
         frozen.send(signal.SIGSTOP)
         other = await crew.start()
@@ -26,6 +26,8 @@ async def test_what_a_frozen_worker_held_is_taken_over_once(database: str, tmp_p
         assert {await other.heard_of("began") for _ in ids} == ids
 
         frozen.send(signal.SIGCONT)
-        assert {await frozen.heard_of("lost") for _ in ids} == ids
+        left = set(ids)
+        while left:  # some are told of twice: by a renewal, and by a commit that was on its way
+            left.discard(await frozen.heard_of("lost"))
         for run_id in ids:
             assert await app.recorded(engine, run_id) == [other.owner]
