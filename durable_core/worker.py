@@ -95,7 +95,6 @@ class Worker:
         self._alone = False
         self._claimed = 0
         self._limit: int | None = None
-        self._sweep_at = 0.0
         self._stopping = False
         self._loops: list[asyncio.Task[None]] = []
         self._unwatch: Callable[[], None] = lambda: None
@@ -229,13 +228,10 @@ class Worker:
             await self._reap(due.dead)
             return 0.0
         took = 0
-        # What somebody holds isn't due. A lease that is over, of one who is alive but frozen, is seen by whoever claims.
-        sweep = asyncio.get_running_loop().time() >= self._sweep_at
-        if sweep:
-            self._sweep_at = asyncio.get_running_loop().time() + self._options.lease / 4
-        if sweep or (due.run_at is not None and due.run_at <= due.now):
+        # a lease that is over, of one who is alive but frozen, is due as well
+        if due.run_at is not None and due.run_at <= due.now:
             took += await self._claim_runs()
-        if sweep or (due.lane_at is not None and due.lane_at <= due.now):
+        if due.lane_at is not None and due.lane_at <= due.now:
             took += await self._claim_lanes()
         if due.interaction_at is not None and due.interaction_at <= due.now:
             took += await self._take_interactions()

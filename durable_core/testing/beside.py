@@ -10,7 +10,7 @@ import threading
 
 from durable_core.model import AnswerPolicy, Claim, Holdings, Interaction, Lane
 from durable_core.store import Store
-from durable_core.testing.acts import accept, asked, asleep, claim_one, interaction_one, lane_one, park, start
+from durable_core.testing.acts import accept, asked, asleep, claim_one, interaction_one, lane_one
 from durable_core.testing.bench import StoreBench, WindableClock
 from durable_core.testing.builders import BOB, LEASE, answer, event, ms
 
@@ -84,13 +84,22 @@ class Beside(StoreBench):
         await lane_one(store, "w3")
         await interaction_one(store, "w3")
 
-    async def test_s37_what_was_given_back_stays_so(self, store: Store) -> None:
-        claim = await start(store)
-        await park(store, claim)
-        prolonged(store, claim)
+    async def test_s37_what_was_given_back_stays_so(self, store: Store, clock: WindableClock) -> None:
+        claim, prompt_id = await asked(store, policy=AnswerPolicy.FUNCTION, release=False)
+        await store.answer(answer(prompt_id, by=BOB))
+        lane, interaction = await lane_one(store), await interaction_one(store)
+        await store.release(claim.run_id, claim.epoch, timer_at=None, seen=1, unused=False)
+        await store.release_lane(lane, "w1")
+        soon = clock.now_ms + 1
+        await store.postpone(interaction, until=soon)
+        prolonged(store, claim, lane, interaction)
+        clock.advance(ms(1))
+        assert (await store.due("w2")).interaction_at == soon
         assert await store.reap("w1") == 0
         await accept(store, claim.run_id, "more")
         assert (await claim_one(store, "w2")).charged == 0
+        assert (await lane_one(store, "w2")).epoch == lane.epoch + 1
+        assert (await interaction_one(store, "w2")).epoch == interaction.epoch + 1
 
     async def test_s37_it_needs_nothing_to_be_held(self, store: Store) -> None:
         prolonged(store)
