@@ -243,7 +243,7 @@ async def open_runtime(
         channels=by_name,
         platform=platform,
         console=board,
-        options=options or WorkerOptions(concurrency=settings.concurrency),
+        options=options or WorkerOptions(concurrency=settings.concurrency, blocked_limit=settings.blocked_seconds),
     )
 
 
