@@ -1,10 +1,13 @@
-"""Lines: where in the author's code a body stands.
+"""Lines: where in the author's code a body stands, and whether it was that code that raised.
 
 What lives here: finding the innermost line that is the author's. What does not: what is said about it (`failures`).
 """
 
 from __future__ import annotations
 
+import dis
+import functools
+import signal
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +17,7 @@ from typing import Any, Final
 _LIBRARIES: Final = tuple(sysconfig.get_paths()[name] + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _CORE: Final = str(Path(__file__).parent) + "/"
 
+_RAISE: Final = "RAISE_VARARGS"
 _LOOP: Final = _CORE + "loop.py"
 
 
@@ -43,6 +47,21 @@ def suspended_line(coro: Any, home: str) -> str | None:
     if own:
         return _line(own[-1])
     return _line(frames[0]) if frames else None
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether a signal raised it (Ctrl-C, at whatever instruction a thread was), not a `raise` in the code that ran."""
+    frames, trace = set(), error.__traceback__
+    if not isinstance(error, KeyboardInterrupt) or trace is None:
+        return isinstance(error, KeyboardInterrupt)
+    frames.add(trace.tb_frame.f_code)
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+        frames.add(trace.tb_frame.f_code)
+    handler = signal.getsignal(signal.SIGINT)
+    while isinstance(handler, functools.partial):  # as asyncio's own is
+        handler = handler.func
+    return getattr(handler, "__code__", None) in frames or dis.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]] != _RAISE
 
 
 def home_of(path: str) -> str:
