@@ -14,7 +14,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from durable_core.errors import Unavailable
+from durable_core.errors import DurableError
 from durable_core.keeper import Keeper
 from durable_core.model import Holdings, Interaction, Lane
 from durable_core.store import Store
@@ -58,8 +58,8 @@ class Leases:
                 await asyncio.sleep(self._options.lease / 4)
                 try:
                     await self.renew()
-                except Unavailable as error:
-                    log.warning("renewing leases: %s", error)
+                except DurableError as error:
+                    log.log(logging.WARNING if error.retryable else logging.ERROR, "renewing leases: %s", error)
                 except Exception:
                     log.exception("renewing leases failed")
         finally:

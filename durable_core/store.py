@@ -67,8 +67,10 @@ Deploys
   S35  A dead letter that is replayed is owed again under its id, behind what its lane owes; it counts as tried.
   S36  A run to which nothing has happened since `abilities.since` is not offered to that worker.
 Beside the loop
-  S37  `prolong` is called from another thread and needs no loop. It is fenced as every write is: what was given back, or has
+  S38  `prolong` is called from another thread and needs no loop. It is fenced as every write is: what was given back, or has
        another epoch by now, stays as it is.
+Health
+  S39  `probe` passes where the next write would, and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -132,6 +134,9 @@ class Store(Protocol):
     async def now(self) -> int:
         """The time the store goes by."""
 
+    async def probe(self) -> None:
+        """Raise what keeps the store from writing, as far as can be known without a write: for whoever asks often (S39)."""
+
     # ── admission ──
     async def admit(self, admission: Admission) -> Receipt:
         """Accept one input. Raises `Conflict`, `NotFound`, `SessionEnded`, `TooLarge`."""
@@ -193,7 +198,7 @@ class Store(Protocol):
         """Prolong leases (run id, epoch); runs that are missing in the answer are lost."""
 
     def prolong(self, owner: str, held: Holdings, *, lease_ms: int, lane_lease_ms: int, patience: float) -> None:
-        """Prolong all that a worker holds, and say that it lives; called from a thread, while the loop doesn't answer (S37).
+        """Prolong all that a worker holds, and say that it lives; called from a thread, while the loop doesn't answer (S38).
 
         It gives up after about `patience` seconds, with `Unavailable`.
         """

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from durable_core import internal
-from durable_core.errors import LeaseLost, Unavailable
+from durable_core.errors import DurableError, LeaseLost, Unavailable
 from durable_core.failpoints import hit
 from durable_core.leases import Leases
 from durable_core.model import INTERNAL, Abilities, Claim, ClaimRequest, Incarnation, Interaction, Lane
@@ -160,8 +160,10 @@ class Worker:
         self._unwatch()
         if self._soon is not None:
             self._soon.cancel()
-        with contextlib.suppress(Unavailable):
+        try:
             await self._store.withdraw(self.incarnation.owner)
+        except DurableError as error:
+            log.warning("this worker's end can't be written down, others see it by its death: %s", error)
 
     def _work(self) -> list[asyncio.Task[None]]:
         return [task for _, task in (*self._held.values(), *self._lanes.values())] + list(self._interactions)
@@ -207,8 +209,8 @@ class Worker:
             self._wake.clear()
             try:
                 pause = await turn()
-            except Unavailable as error:
-                log.warning("%s: %s; looking again", name, error)
+            except DurableError as error:
+                log.log(logging.WARNING if error.retryable else logging.ERROR, "%s: %s; looking again", name, error)
                 pause = self._options.poll
             except Exception:
                 log.exception("%s failed; looking again", name)
@@ -301,6 +303,9 @@ class Worker:
                 return
             except Unavailable:
                 await asyncio.sleep(self._options.poll)
+            except DurableError as error:
+                log.error("%s can't be given back, its lease has to be over first: %s", claim.run_id, error)  # noqa: TRY400 - it says it
+                return
             else:
                 return
 

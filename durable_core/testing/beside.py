@@ -1,16 +1,20 @@
-"""S37: what keeping beside the loop promises.
+"""S38–S39: what is promised beside the work itself.
 
-What lives here: prolonging from another thread while this one, the loop's, stands still. What does not: renewing on the loop
-(`claims`).
+What lives here: prolonging from another thread while this one, the loop's, stands still; asking whether the store can be written.
+What does not: renewing on the loop (`claims`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
+import pytest
+
+from durable_core.errors import Unavailable
 from durable_core.model import AnswerPolicy, Claim, Holdings, Interaction, Lane
 from durable_core.store import Store
-from durable_core.testing.acts import accept, asked, asleep, claim_one, interaction_one, lane_one
+from durable_core.testing.acts import accept, asked, asleep, claim_one, interaction_one, lane_one, start
 from durable_core.testing.bench import StoreBench, WindableClock
 from durable_core.testing.builders import BOB, LEASE, answer, event, ms
 
@@ -42,9 +46,9 @@ def prolonged(store: Store, *held: Claim | Lane | Interaction, owner: str = "w1"
 
 
 class Beside(StoreBench):
-    """Beside the loop: S37."""
+    """Beside the loop: S38 and S39."""
 
-    async def test_s37_all_that_is_held_is_kept_while_the_loop_stands_still(self, store: Store, clock: WindableClock) -> None:
+    async def test_s38_all_that_is_held_is_kept_while_the_loop_stands_still(self, store: Store, clock: WindableClock) -> None:
         claim, prompt_id = await asked(store, policy=AnswerPolicy.FUNCTION, release=False)
         await store.answer(answer(prompt_id, by=BOB))
         held = (claim, await lane_one(store), await interaction_one(store))
@@ -67,7 +71,7 @@ class Beside(StoreBench):
         assert (await lane_one(store, "w2")).epoch > held[1].epoch
         assert (await interaction_one(store, "w2")).epoch > held[2].epoch
 
-    async def test_s37_what_another_has_taken_over_is_not_prolonged(self, store: Store, clock: WindableClock) -> None:
+    async def test_s38_what_another_has_taken_over_is_not_prolonged(self, store: Store, clock: WindableClock) -> None:
         claim, prompt_id = await asked(store, policy=AnswerPolicy.FUNCTION, release=False)
         await store.answer(answer(prompt_id, by=BOB))
         stale = (claim, await lane_one(store), await interaction_one(store))
@@ -84,7 +88,7 @@ class Beside(StoreBench):
         await lane_one(store, "w3")
         await interaction_one(store, "w3")
 
-    async def test_s37_what_was_given_back_stays_so(self, store: Store, clock: WindableClock) -> None:
+    async def test_s38_what_was_given_back_stays_so(self, store: Store, clock: WindableClock) -> None:
         claim, prompt_id = await asked(store, policy=AnswerPolicy.FUNCTION, release=False)
         await store.answer(answer(prompt_id, by=BOB))
         lane, interaction = await lane_one(store), await interaction_one(store)
@@ -101,5 +105,25 @@ class Beside(StoreBench):
         assert (await lane_one(store, "w2")).epoch == lane.epoch + 1
         assert (await interaction_one(store, "w2")).epoch == interaction.epoch + 1
 
-    async def test_s37_it_needs_nothing_to_be_held(self, store: Store) -> None:
+    async def test_s38_it_needs_nothing_to_be_held(self, store: Store) -> None:
         prolonged(store)
+
+    # ── S39 ──
+    async def test_s39_asking_whether_it_can_be_written_leaves_nothing_behind(self, store: Store) -> None:
+        claim = await start(store)
+        before = await store.events(claim.run_id, hidden=True)
+        told: list[object] = []
+        stop = store.watch(told.append)
+        await store.probe()
+        await asyncio.gather(*(store.probe() for _ in range(5)), store.append(claim.run_id, claim.epoch, (event(),)))
+        await store.probe()
+        stop()
+        assert len(await store.events(claim.run_id, hidden=True)) == len(before) + 1
+        assert set(map(repr, told)) <= {repr((claim.run_id,)), "None"}
+        assert (await store.refresh(claim.run_id, claim.epoch)).epoch == claim.epoch
+
+    async def test_s39_a_store_that_is_closed_can_not_be_written(self, store: Store) -> None:
+        await store.probe()
+        await store.close()
+        with pytest.raises(Unavailable):
+            await store.probe()

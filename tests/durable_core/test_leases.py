@@ -111,6 +111,27 @@ async def test_what_a_living_neighbour_let_expire_is_taken_runs_and_lanes(opened
     await one.drain()
 
 
+async def test_a_store_that_is_broken_ends_no_task_of_its_worker(
+    clock: ManualClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = await file_store(clock, tmp_path)
+    await store.open()
+    duties = Noting(store, store.incarnation)
+    duties.act = lambda _: (tmp_path / "moorings.db").unlink(missing_ok=True)
+    one = worker(duties, lease=0.04)
+    await store.admit(message(to_address("a")))
+    await store.admit(message(to_address("b"), text="x"))
+    await one.start()
+    async with asyncio.timeout(PATIENCE):
+        while "can't be given back" not in caplog.text or "renewing leases" not in caplog.text:
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0)
+    assert one.busy == 0
+    assert not [task for task in one._loops if task.done()]
+    await one.drain(0)
+    await store.close()
+
+
 @pytest.mark.parametrize("blocked", ["run", "lane", "interaction"])
 async def test_while_the_loop_stands_still_whatever_is_held_is_prolonged(
     opened: Open, clock: ManualClock, blocked: str, monkeypatch: pytest.MonkeyPatch

@@ -121,6 +121,10 @@ class PostgresStore(Store):
         override = self._clock.override()
         return override if override is not None else await self._database.read(lambda tx: tx.now())
 
+    async def probe(self) -> None:
+        if why := await self._database.read(reads.refuses_writes):
+            raise Unavailable(why)
+
     # ── admission ──
 
     async def admit(self, admission: Admission) -> Receipt:

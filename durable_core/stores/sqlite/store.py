@@ -53,7 +53,7 @@ from durable_core.store import Listener, Store
 from durable_core.stores.sealing import Sealing
 from durable_core.stores.sqlite import admission as admissions
 from durable_core.stores.sqlite import claims, commits, keeping, outbox, prompts, reads, retention, runs, workers
-from durable_core.stores.sqlite.connect import MEMORY, connect
+from durable_core.stores.sqlite.connect import MEMORY, OpenedFile, connect
 from durable_core.stores.sqlite.glance import Glance
 from durable_core.stores.sqlite.reader import Reader
 from durable_core.stores.sqlite.tx import Tx
@@ -76,7 +76,10 @@ class SqliteStore(Store):
         self._clock = clock
         self._sealing = Sealing(keys)
         self._lifeline: Lifeline | None = None
-        self._writer = Writer(self._connect_writer, clock=clock, sealing=self._sealing, on_commit=self._committed)
+        self._file: OpenedFile | None = None
+        self._writer = Writer(
+            self._connect_writer, clock=clock, sealing=self._sealing, on_commit=self._committed, check=self._check_file
+        )
         self._reader = None if path == MEMORY else Reader(self._connect_reader, clock=clock, sealing=self._sealing)
         self._glance: Glance | None = None
         self._watch = Watch(None if path == MEMORY else self._writer.data_version)
@@ -126,6 +129,9 @@ class SqliteStore(Store):
     async def now(self) -> int:
         override = self._clock.override()
         return override if override is not None else await self._glimpse(lambda tx: tx.now)
+
+    async def probe(self) -> None:
+        await self._writer.probe()
 
     # ── admission ──
 
@@ -339,7 +345,13 @@ class SqliteStore(Store):
         connection = connect(self._path)
         if self._path == MEMORY:
             connection.executescript(schema.memory_script())
+        else:
+            self._file = OpenedFile(self._path)
         return connection
+
+    def _check_file(self) -> None:
+        if self._file is not None:
+            self._file.check()
 
     def _connect_reader(self) -> sqlite3.Connection:
         return connect(self._path, read_only=True)
