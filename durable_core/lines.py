@@ -17,7 +17,6 @@ from typing import Any, Final
 _LIBRARIES: Final = tuple(sysconfig.get_paths()[name] + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _CORE: Final = str(Path(__file__).parent) + "/"
 
-_RAISE: Final = "RAISE_VARARGS"
 _LOOP: Final = _CORE + "loop.py"
 
 
@@ -51,17 +50,18 @@ def suspended_line(coro: Any, home: str) -> str | None:
 
 def is_interrupt(error: BaseException) -> bool:
     """Return whether a signal raised it (Ctrl-C, at whatever instruction a thread was), not a `raise` in the code that ran."""
-    frames, trace = set(), error.__traceback__
-    if not isinstance(error, KeyboardInterrupt) or trace is None:
-        return isinstance(error, KeyboardInterrupt)
-    frames.add(trace.tb_frame.f_code)
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-        frames.add(trace.tb_frame.f_code)
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    traces = [trace] if (trace := error.__traceback__) is not None else []
+    while traces and (trace := traces[-1].tb_next) is not None:
+        traces.append(trace)
     handler = signal.getsignal(signal.SIGINT)
     while isinstance(handler, functools.partial):  # as asyncio's own is
         handler = handler.func
-    return getattr(handler, "__code__", None) in frames or dis.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]] != _RAISE
+    if not traces or getattr(handler, "__code__", None) in {one.tb_frame.f_code for one in traces}:
+        return True
+    innermost = traces[-1]
+    return dis.opname[innermost.tb_frame.f_code.co_code[innermost.tb_lasti]] != "RAISE_VARARGS"
 
 
 def home_of(path: str) -> str:
