@@ -13,6 +13,7 @@ from durable_core.testing.deploys import Deploys
 from durable_core.testing.events import Events
 from durable_core.testing.interactions import Interactions
 from durable_core.testing.keeping import Keeping
+from durable_core.testing.keyclaims import KeyClaims
 from durable_core.testing.outbox import Outbox
 from durable_core.testing.prompts import Prompts
 from durable_core.testing.records import Records
@@ -23,7 +24,20 @@ __all__ = ["StoreContract"]
 
 
 class StoreContract(
-    Admissions, Claims, Commits, Records, Prompts, Interactions, Outbox, Events, Values, Workflows, Keeping, Deploys, Beside
+    Admissions,
+    Claims,
+    Commits,
+    Records,
+    Prompts,
+    Interactions,
+    Outbox,
+    Events,
+    Values,
+    Workflows,
+    Keeping,
+    Deploys,
+    KeyClaims,
+    Beside,
 ):
     """The promises of a store. Subclass it, implement `make`, and let pytest (asyncio mode "auto") collect the subclass.
 

@@ -25,6 +25,7 @@ from durable_core.model import (
     AnswerReceipt,
     Buried,
     Claim,
+    ClaimedKey,
     ClaimRequest,
     Committed,
     DueWork,
@@ -34,6 +35,7 @@ from durable_core.model import (
     Holdings,
     Incarnation,
     Interaction,
+    KeyRequest,
     Lane,
     Postponed,
     Prompt,
@@ -52,7 +54,7 @@ from durable_core.model import (
 from durable_core.store import Listener, Store
 from durable_core.stores.sealing import Sealing
 from durable_core.stores.sqlite import admission as admissions
-from durable_core.stores.sqlite import claims, commits, keeping, outbox, prompts, reads, retention, runs, workers
+from durable_core.stores.sqlite import claims, commits, keeping, keyclaims, outbox, prompts, reads, retention, runs, workers
 from durable_core.stores.sqlite.connect import MEMORY, OpenedFile, connect
 from durable_core.stores.sqlite.glance import Glance
 from durable_core.stores.sqlite.reader import Reader
@@ -255,6 +257,17 @@ class SqliteStore(Store):
 
     async def unstrand(self, run_id: str) -> bool:
         return await self._writer.run(lambda tx: claims.unstrand(tx, run_id))
+
+    # ── claimed keys ──
+
+    async def claim_key(self, request: KeyRequest) -> ClaimedKey:
+        return await self._writer.run(lambda tx: keyclaims.claim(tx, request))
+
+    async def finish_key(self, request: KeyRequest, value: bytes) -> ClaimedKey:
+        return await self._writer.run(lambda tx: keyclaims.finish(tx, request, value))
+
+    async def release_key(self, request: KeyRequest) -> None:
+        await self._writer.run(lambda tx: keyclaims.release(tx, request))
 
     # ── keeping ──
 
