@@ -55,11 +55,11 @@ async def effect(run_id: str, n: int) -> str:
 
 
 @step
-async def slow(run_id: str, seconds: float) -> str:
-    """Say that it began, take a while where it is run first, and return who ran it."""
+async def slow(run_id: str, gate: str) -> str:
+    """Say that it began, wait until there is a file, and return who ran it."""
     say(began=run_id)
-    if _owner == "w1":
-        await asyncio.sleep(seconds)
+    while not Path(gate).exists():  # noqa: ASYNC240 - of a file of its own
+        await asyncio.sleep(0.02)
     return _owner
 
 
@@ -78,8 +78,8 @@ async def five(ctx: WorkflowContext) -> list[str]:
 
 
 @workflow
-async def long(ctx: WorkflowContext, seconds: float) -> str:
-    owner: str = await ctx.step(slow, ctx.run_id, seconds)
+async def long(ctx: WorkflowContext, gate: str) -> str:
+    owner: str = await ctx.step(slow, ctx.run_id, gate)
     return owner
 
 

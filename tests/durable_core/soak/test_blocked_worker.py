@@ -38,7 +38,7 @@ async def test_what_a_blocked_worker_holds_is_not_begun_elsewhere(database: str,
     effects = str(tmp_path / "effects.db")
     async with app.engine_on(database) as engine, fleet(database, effects, 1) as crew:
         (blocked,) = crew.workers
-        neighbour = await engine.start(app.long, 60.0)
+        neighbour = await engine.start(app.long, str(tmp_path / "never"))
         assert await blocked.heard_of("began") == neighbour.run_id
         run = await engine.start(app.blocks)
         assert await blocked.heard_of("began") == run.run_id
