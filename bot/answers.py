@@ -18,7 +18,7 @@ from bot import formats
 from bot.access import AccessPolicy, Action, Deny, members_only
 from bot.access import decide as decide_access
 from bot.answerers import POLICY_SECONDS, Groups, Resolver
-from bot.buttons import NOTE
+from bot.buttons import NOTE, TEXT
 from bot.cards import prompt_body, readable, settled_words
 from bot.deciding import Deciding
 from bot.edge import Threads, limited
@@ -34,7 +34,7 @@ from bot.turn.state import state_from_json
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
-from durable_core.errors import NotFound, Stranded
+from durable_core.errors import NotFound, Stranded, TooLarge, Unstorable
 from durable_core.ids import new_id
 from durable_core.model import (
     AnswerPolicy,
@@ -57,6 +57,8 @@ UNREADABLE_MS: Final = 5_000
 """How long an answer that a newer version asked for is left to that version before it is looked at again."""
 WAIT_SECONDS: Final = 2.0
 """How long a caller waits for an answer that a worker has to decide."""
+
+FORGOTTEN: Final = "What you changed was deleted before it was looked at. Answer again."
 
 REASONS: Final[dict[str, str]] = {
     "not_yours": "Only the person who asked may answer this.",
@@ -123,8 +125,8 @@ class Answers:
         if left is None:
             readable(prompt)
         body = prompt_body(prompt)
-        note = note or (fields or {}).get(NOTE, "")
-        option = next((option for option in body["options"] if option["id"] == option_id), None) if left is None else None
+        note = note or (fields or {}).get(NOTE if option_id else TEXT, "")
+        option = _chosen(body, option_id, note) if left is None else None
         if left is not None:
             refused: str | None = left
         elif at is not None and not await self._put_at(prompt, at):
@@ -138,7 +140,8 @@ class Answers:
                 refused = refused or made.reason
             elif made.edits:
                 told |= {"edits": dict(made.edits), "binding": made.binding}
-        judge = "edits" in told
+        # whom a list names is looked up too, where the platform has to be asked who they are: access may say no
+        judge = "edits" in told or (prompt.policy is AnswerPolicy.LISTED and self.people.asks(principal))
         tell_at = at if tell else None
         outcome = PromptOutcome(option["outcome"]) if option is not None else PromptOutcome.IGNORED
         submission_id = new_id("sub")
@@ -146,6 +149,7 @@ class Answers:
             "principal": principal.to_json(),
             "place": _place_json(place),
             "tell_at": list(tell_at) if tell_at is not None else None,
+            "edited": "edits" in told,
         }
         answer = PromptAnswer(
             source=source,
@@ -184,7 +188,8 @@ class Answers:
     async def _put_at(self, prompt: Prompt, at: tuple[str, str]) -> bool:
         """Whether a copy of the prompt was owed to this address: a button's value alone gives no right."""
         sql = "SELECT 1 FROM moor_outbox WHERE prompt_id = :prompt AND channel = :channel AND address = :address LIMIT 1"
-        return bool(await self.store.rows(sql, {"prompt": prompt.group or prompt.prompt_id, "channel": at[0], "address": at[1]}))
+        card = prompt.group or prompt.prompt_id  # prompts that share a card are put where the first one's copies are
+        return bool(await self.store.rows(sql, {"prompt": card, "channel": at[0], "address": at[1]}))
 
     async def _denied_at_once(self, prompt: Prompt, principal: Principal, place: Place) -> str | None:
         """Why somebody may not click here, where no worker will ask: the default policy, or a prompt older than the policy."""
@@ -234,7 +239,7 @@ class Answers:
         try:
             place = _place(who["place"])
             principal, place = await self.people.resolve(principal, place, tell_at[1] if tell_at is not None else None)
-            refusal = self._refusal(interaction, principal, place)
+            refusal = self._refusal(interaction, principal, place, edited_call=bool(who.get("edited")))
             reason = (await limited(refusal, self.policy_seconds)).value()
         except LookUpFailed as error:
             if not self.look_ups.exhausted(interaction.attempts):
@@ -262,20 +267,22 @@ class Answers:
         wait = self.look_ups.delay_ms(interaction.attempts, retry_after=error.retry_after)
         await self.store.postpone(interaction, until=await self.store.now() + wait)
 
-    async def _refusal(self, interaction: Interaction, principal: Principal, place: Place) -> str | None:
+    async def _refusal(self, interaction: Interaction, principal: Principal, place: Place, *, edited_call: bool) -> str | None:
         decision = await decide_access(self.access, principal, place, Action.CLICK, threads=self.threads)
         if isinstance(decision, Deny):
             return decision.text
         body = prompt_body(interaction.prompt)
         requester = Principal.from_json(body["requester"])
         agent = self.agents.get(interaction.run_name)
-        tool = agent.tools.get(body["action"]["tool"]) if agent is not None else None
+        tool = agent.tools.get(body["action"]["tool"]) if agent is not None and body["action"] is not None else None
         # a prompt says itself whether the tool's approval decides: a call that ran without one is its requester's to run again
         by_approval = body.get("by_approval", interaction.prompt.kind == "approval")
         approval = tool.approval if tool is not None and by_approval else None
         if agent is None or tool is None or approval is None:
-            mine = principal.id == requester.id and not principal.anonymous
-            return None if mine else "not_yours"
+            if principal.id != requester.id or principal.anonymous:
+                return "not_yours"
+            # others were asked, by a rule that is gone: nobody approves in their place
+            return CHANGED_TOOL if by_approval and interaction.answer.outcome is PromptOutcome.APPROVED else None
         asked = await self._asked(interaction.prompt, body)
         deciding, level = self._deciding(agent), interaction.prompt.level
         try:
@@ -287,7 +294,7 @@ class Answers:
         note = interaction.answer.note
         told = formats.read(Kind.NOTE, note, run_id=interaction.prompt.run_id) if note is not None else {}
         if not told.get("edits"):
-            return None
+            return FORGOTTEN if edited_call else None
         made = edited(tool, asked, told["edits"], requester=requester)
         if isinstance(made, NotEdited):
             return made.reason
@@ -306,6 +313,10 @@ class Answers:
         tool = agent.tools.get(body["action"]["tool"]) if agent is not None else None
         if tool is None or not body.get("edit"):
             return NotEdited(f"{', '.join(sorted(edits))} may not be changed here.")
+        try:
+            codec.encode(dict(edits))
+        except (TooLarge, Unstorable, ValueError, TypeError, RecursionError):
+            return NotEdited("What was changed can't be kept: it is too large, or no JSON.")
         return edited(tool, await self._asked(prompt, body), edits, requester=Principal.from_json(body["requester"]))
 
     async def _asked(self, prompt: Prompt, body: Mapping[str, Any]) -> Call:
@@ -320,6 +331,13 @@ class Answers:
             if found:
                 return found[0]
         return shown
+
+
+def _chosen(body: Mapping[str, Any], option_id: str, note: str) -> dict[str, Any] | None:
+    """The option that is meant; where own words are allowed and no option is named, those."""
+    if not option_id and note and body.get("allow_freeform"):
+        return {"id": "", "outcome": PromptOutcome.ANSWERED.value}
+    return next((option for option in body["options"] if option["id"] == option_id), None)
 
 
 def settled_events(prompt: Prompt, principal: Principal, outcome: PromptOutcome) -> tuple[EventDraft, ...]:

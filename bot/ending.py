@@ -1,16 +1,40 @@
 """What readers are told when a session is ended from outside of its turns.
 
-What lives here: the events. What does not: ending (the store does), turns that end by themselves (bot/turn/).
+What lives here: the events, and the end of runs that work for it. What does not: turns that end by themselves (bot/turn/).
 """
 
 from __future__ import annotations
 
+import contextlib
+
 from pydantic import JsonValue
 
+from bot import formats
 from bot.cards import prompt_body
+from bot.formats import Kind
 from durable_core import codec
-from durable_core.model import EventDraft, Prompt, Run
+from durable_core.engine.signals import cancel_admission
+from durable_core.errors import NotFound, SessionEnded
+from durable_core.model import EventDraft, Prompt, Run, RunStatus
 from durable_core.store import Store
+
+
+async def end_session(store: Store, run: Run, *, reason: str, by: str, note: str | None = None) -> bool:
+    """End a session whoever owns it, and stop the runs that work for it; False when it had ended already."""
+    for child in await _at_work(store, run):
+        with contextlib.suppress(NotFound, SessionEnded):
+            await store.admit(cancel_admission(child, reason=f"its conversation was ended: {reason}", by=by, key="parent"))
+    events = await ending_events(store, run, reason=reason, by=by, note=note)
+    return await store.end(run.run_id, reason=reason, events=events)
+
+
+async def _at_work(store: Store, run: Run) -> list[str]:
+    """The runs that work for calls of a session's turn, as its last step says."""
+    if run.status is not RunStatus.OPEN or run.turn_id is None or run.step_no == 0:
+        return []
+    steps = await store.steps(run.run_id, start=run.step_no - 1)
+    turn = (formats.show(Kind.STEP, steps[-1].output).get("state") or {}).get("turn") if steps else None
+    return [str(one["child"]) for one in (turn or {}).get("pending") or () if one.get("child")]
 
 
 async def ending_events(store: Store, run: Run, *, reason: str, by: str, note: str | None = None) -> list[EventDraft]:

@@ -103,10 +103,9 @@ async def _ending(store: Store, run: Run, by: str) -> list[EventDraft]:
 
 
 async def _started(store: Store, run: Run) -> list[str]:
-    """Return the runs that a workflow run has started."""
-    if run.kind is not RunKind.WORKFLOW:
-        return []
-    started = [codec.decode(event.body) async for event in all_events(store, run.run_id) if event.type == "child.started"]
+    """Return the runs that a run has started."""
+    kinds = ("child.started", "task.started")
+    started = [codec.decode(event.body) async for event in all_events(store, run.run_id) if event.type in kinds]
     return [str(data["run_id"]) for data in started if isinstance(data, dict)]
 
 

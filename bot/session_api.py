@@ -33,6 +33,7 @@ class ResponseStatus(StrEnum):
     ALREADY_SETTLED = "already_settled"
     REFUSED = "refused"
     PENDING = "pending"
+    COUNTED = "counted"
 
 
 @dataclass(frozen=True, slots=True)

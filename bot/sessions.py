@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from bot import participants
 from bot.answers import Answers
 from bot.cards import prompt_body
-from bot.ending import ending_events
+from bot.ending import end_session
 from bot.errors import Problem
 from bot.leftovers import Leftovers
 from bot.principal import Principal
@@ -134,7 +134,7 @@ class Sessions:
                 key=f"{key}:{place}" if key is not None else new_id("key"),
                 via="api",
                 run_id=session_id,
-                note=response.text or "" if response.option_id is not None else "",
+                note=response.text or "" if response.option_id is not None or not option_id else "",
                 of=of,
             )
             receipts.append(receipt)
@@ -174,8 +174,7 @@ class Sessions:
         """End a session for good; its addresses are free at once."""
         run = await self._own(caller, session_id)
         del key  # ending twice is ending once: a repeat is told that the session has ended
-        events = await ending_events(self.store, run, reason="reset", by=caller.id, note=reason)
-        ended = await self.store.end(session_id, reason="reset", events=events)
+        ended = await end_session(self.store, run, reason="reset", by=caller.id, note=reason)
         return ControlStatus.RESET if ended else ControlStatus.NO_ACTIVE_SESSION
 
     # ── reading ──
@@ -309,17 +308,18 @@ class Sessions:
         return name
 
     async def _option(self, session_id: str, response: Response) -> str:
-        """The option a response means; a text may name it by id, label or place."""
+        """The option a response means; a text may name it by id, label or place, or be the answer itself: then it is empty."""
         prompt = await self.store.prompt(response.request_id)
         if prompt.run_id != session_id:
             raise NotFound("prompt", response.request_id)
         if response.option_id is not None:
             return response.option_id
         said = (response.text or "").strip().casefold()
-        for place, option in enumerate(prompt_body(prompt)["options"], start=1):
+        body = prompt_body(prompt)
+        for place, option in enumerate(body["options"], start=1):
             if said in (option["id"].casefold(), option["label"].casefold(), str(place)):
                 return str(option["id"])
-        return said or "?"
+        return "" if said and body.get("allow_freeform") else said or "?"
 
     async def _admit(
         self,

@@ -11,9 +11,19 @@ from dataclasses import replace
 import pytest
 
 from durable_core.errors import Conflict, NotFound, PromptTaken
-from durable_core.model import AnswerStatus, CommandKind, Outcome, Phase, PromptOutcome, PromptSettlement, Sent
+from durable_core.model import (
+    AnswerPolicy,
+    AnswerStatus,
+    CommandKind,
+    Outcome,
+    Phase,
+    PromptOutcome,
+    PromptSettlement,
+    Sent,
+    Verdict,
+)
 from durable_core.store import Store
-from durable_core.testing.acts import accept, asked, asleep, claim_one, lane_one, send_all, start
+from durable_core.testing.acts import accept, asked, asleep, claim_one, interaction_one, lane_one, send_all, start
 from durable_core.testing.bench import StoreBench, WindableClock
 from durable_core.testing.builders import (
     ADDRESS,
@@ -106,6 +116,49 @@ class Prompts(StoreBench):
     async def test_s16_without_identity_nobody_is_the_requester(self, store: Store) -> None:
         _, prompt_id = await asked(store)
         assert (await store.answer(answer(prompt_id, by=""))).status is AnswerStatus.REFUSED
+
+    async def test_s16_whom_a_list_names_settles_at_once_and_nobody_else(self, store: Store) -> None:
+        _, prompt_id = await asked(store, policy=AnswerPolicy.LISTED, answerers=(BOB, "console:carol"))
+        assert (await store.prompt(prompt_id)).answerers == (BOB, "console:carol")
+        for other in (ALICE, ""):
+            refused = await store.answer(answer(prompt_id, by=other))
+            assert (refused.status, refused.reason) == (AnswerStatus.REFUSED, "not_yours")
+        assert (await store.answer(answer(prompt_id, by=BOB))).status is AnswerStatus.SETTLED
+        assert (await store.prompt(prompt_id)).settled_by == BOB
+
+    async def test_s16_a_list_without_anybody_lets_nobody_answer(self, store: Store) -> None:
+        _, prompt_id = await asked(store, policy=AnswerPolicy.LISTED)
+        for who in (ALICE, BOB, ""):
+            assert (await store.answer(answer(prompt_id, by=who))).status is AnswerStatus.REFUSED
+
+    @pytest.mark.parametrize("policy", [AnswerPolicy.REQUESTER, AnswerPolicy.LISTED])
+    async def test_s16_an_answer_that_changes_what_would_run_waits_for_a_worker(self, store: Store, policy: AnswerPolicy) -> None:
+        _, prompt_id = await asked(store, policy=policy, answerers=(ALICE,))
+        refused = await store.answer(answer(prompt_id, by=BOB, judge=True))
+        assert (refused.status, refused.reason) == (AnswerStatus.REFUSED, "not_yours")
+        given = answer(prompt_id, judge=True, note=body("other arguments"))
+        assert (await store.answer(given)).status is AnswerStatus.PENDING
+        waiting = await interaction_one(store)
+        assert (waiting.answer.note, waiting.answer.where) == (given.note, given.where)
+        verdict = Verdict(interaction_id=waiting.interaction_id, epoch=waiting.epoch, allowed=True)
+        assert (await store.decide(verdict)).status is AnswerStatus.SETTLED
+        assert (await store.prompt(prompt_id)).note == given.note
+
+    async def test_s16_a_prompt_is_read_as_it_was_asked(self, store: Store, clock: WindableClock) -> None:
+        claim = await start(store)
+        draft = prompt(
+            policy=AnswerPolicy.LISTED,
+            answerers=(BOB,),
+            quorum=1,
+            asked="Bob of finance",
+            remind_at=clock.now_ms + MINUTE,
+            expires_at=clock.now_ms + 2 * MINUTE,
+        )
+        await store.commit(step_commit(claim, prompts=(draft,)))
+        read = await store.prompt(draft.prompt_id)
+        assert (read.policy, read.answerers, read.quorum, read.asked) == (draft.policy, draft.answerers, 1, draft.asked)
+        assert (read.remind_at, read.expires_at, read.level, read.group) == (draft.remind_at, draft.expires_at, 0, None)
+        assert read.votes == ()
 
     async def test_s16_an_expired_prompt_takes_no_answer(self, store: Store, clock: WindableClock) -> None:
         _, prompt_id = await asked(store, expires_at=clock.now_ms + MINUTE)

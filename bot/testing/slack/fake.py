@@ -134,6 +134,12 @@ class FakeSlack:
         people = [self.user(member) for member in members]
         return open_channel(self.world, home, name, people, kind=kind, with_bot=with_bot)
 
+    def add_usergroup(self, *members: str) -> str:
+        """Add a user group of these people and return its id."""
+        group = self.world.new_id("S")
+        self.world.usergroups[group] = [self.user(member).id for member in members]
+        return group
+
     def user(self, name: str) -> User:
         """Find somebody by name or id. Raises: LookupError."""
         for user in self.world.users.values():

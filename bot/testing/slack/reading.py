@@ -99,6 +99,14 @@ def user_info(world: World, workspace: Workspace, args: Args) -> Json:
     return {"user": user_json(user, now=world.clock.now_ms // 1000)}
 
 
+def usergroup_users(world: World, workspace: Workspace, args: Args) -> Json:
+    """usergroups.users.list."""
+    members = world.usergroups.get(args.required("usergroup"))
+    if members is None:
+        raise Refused("no_such_subteam")
+    return {"users": list(members)}
+
+
 def require_scope(workspace: Workspace, needed: str) -> None:
     """Check that the token may. Raises: Refused."""
     if needed not in workspace.scopes:

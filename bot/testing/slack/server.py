@@ -47,6 +47,7 @@ _METHODS: Final[Mapping[str, _Entry]] = MappingProxyType(
         "conversations.history": _Entry(reading.history, reads_json=False),
         "conversations.info": _Entry(reading.info, reads_json=False),
         "conversations.open": _Entry(reading.open_conversation),
+        "usergroups.users.list": _Entry(reading.usergroup_users, scope="usergroups:read", reads_json=False),
         "users.info": _Entry(reading.user_info, scope="users:read", reads_json=False),
         "files.completeUploadExternal": _Entry(uploads.complete, scope="files:write"),
     }

@@ -29,6 +29,8 @@ class World:
         self.workspaces: dict[str, Workspace] = {}
         self.users: dict[str, User] = {}
         self.channels: dict[str, Channel] = {}
+        self.usergroups: dict[str, list[str]] = {}
+        """Ids of people, by the group's id."""
         self.posts: dict[str, dict[str, Post]] = {}
         self.whispers: list[Post] = []
         """Ephemeral messages: they are nowhere else."""
