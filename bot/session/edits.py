@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from pydantic_core import from_json
 
 from bot.approvals import Approval
-from bot.deciding import Deciding
+from bot.deciding import Deciding, Surroundings
 from bot.display import show
 from bot.errors import BadArguments
 from bot.history import Call, ResultItem, ResultStatus, Trust
@@ -22,6 +22,8 @@ from bot.tools import Tool
 from bot.turn.state import Consent, Pending, Purpose
 
 CHANGED_TOOL = "The tool has changed since this was asked. Ask again."
+_NO_JUDGE = Surroundings(tainted=True)
+"""A person approves: what a model would make of it changes nothing, and takes longer than a person's answer may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ async def regated(
     """
     approval = tool.approval or Approval()
     asked = tool.call(call.arguments, call.call_id, requester=requester)
-    ruled = await deciding.rule(approval, asked)
+    ruled = await deciding.rule(approval, asked, _NO_JUDGE)
     if ruled.says == "deny":
         return f"The policy of {tool.name} refuses the changed call: {ruled.why}"
     return None if await deciding.may_answer(approval, asked, responder, level=level) else "not_allowed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ from bot.context import ToolContext
 from bot.forget import forget_principal
 from bot.history import AssistantItem, Call, ResultStatus
 from bot.masks import Secret
-from bot.policies import Ruling, deny
+from bot.policies import Ruling, auto, deny
 from bot.principal import Principal
 from bot.session.edits import Edited, edited, read_edit
 from bot.tools import tool
@@ -113,6 +114,19 @@ async def test_what_may_not_be_changed_leaves_the_card(thread: Thread, edits: di
     assert thread.log.runs == []
     assert (await answered(thread, "approve", BOB)).status is AnswerStatus.SETTLED
     assert thread.log.ended[-1].startswith("eve 500 ")
+
+
+async def test_no_model_is_asked_about_what_a_person_changed_and_approved(thread: Thread) -> None:
+    judged = Approval(when=auto(criteria=["It is small."]), by=by, edit=["amount"])
+    await ask(thread, ASKED, tools=(replace(pay, approval=judged),))
+    requests = len(thread.model.requests)
+    receipt = await thread.click("approve", BOB, edits={"amount": "50"})
+    for interaction in await thread.store.take_interactions("w1", limit=4, lease_ms=60_000):
+        await thread.answers.evaluate(interaction)
+    assert (await thread.answers.result(receipt)).status is AnswerStatus.SETTLED
+    assert len(thread.model.requests) == requests
+    await thread.work()
+    assert thread.log.ended[-1].startswith("eve 50 ")
 
 
 @pytest.mark.parametrize(
