@@ -207,7 +207,8 @@ async def test_an_edited_call_that_is_cut_off_is_run_again_as_edited(thread: Thr
     assert body(prompt)["action"]["input"] == {"amount": 6}
     assert body(prompt)["edit"] == []
     await answered(thread, "rerun", BOB)
-    assert results(thread)[0] == (ResultStatus.COMPLETED, {"counted": 6})
+    words = "Whoever let it run first changed amount from 7 to 6 before approving this call."
+    assert results(thread)[0] == (ResultStatus.COMPLETED, {"result": {"counted": 6}, "changed_before_it_ran": words})
 
 
 async def test_an_edit_to_a_tool_that_changed_meanwhile_is_refused(thread: Thread) -> None:
