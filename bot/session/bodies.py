@@ -62,7 +62,7 @@ def approval_prompt(
     )
     prompt.body["evidence"] = list(evidence)
     prompt.body["edit"] = [_editable(name, call, shown) for name in approval.edit]
-    return replace(prompt, means=meaning(shown.arguments))
+    return replace(prompt, means=meaning({name: shown.arguments[name] for name in shown.arguments if name not in tool.secret}))
 
 
 def rerun_prompt(

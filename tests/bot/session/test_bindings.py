@@ -96,7 +96,7 @@ async def book(  # noqa: PLR0917 - a tool's arguments are named
     "case",
     [
         ({"day": "tomorrow", "until": 9}, 2, False),
-        ({"day": 3}, 2, False),
+        ({"day": 3}, 2, True),
         ({"day": 3, "until": 9, "stop": {"at": "x"}}, 2, False),
         ({"day": 3, "until": 9, "stop": {"at": "x", "day": 3}, "tags": ["c", "b", "a"]}, 2, True),
         ({"day": "tomorrow", "stop": {"at": "x"}}, 1, True),
@@ -117,6 +117,8 @@ async def test_what_is_shown_is_what_runs_also_where_the_tool_makes_it(
     thread.hire("w2")
     await thread.work()
     assert bool(thread.log.runs) is runs
+    if "until" not in asked and runs:
+        assert "until 8" in str(results(thread)), "as it was when people were asked"
     if not runs:
         assert results(thread) == [(ResultStatus.REJECTED, VOID)]
 
