@@ -261,7 +261,7 @@ def _sql(*, eventful: bool) -> str:
 WITH l AS (
     SELECT r.run_id FROM moor_run r WHERE r.run_id = ANY($3::text[]) ORDER BY r.run_id FOR NO KEY UPDATE SKIP LOCKED
 ), h AS (
-    UPDATE moor_run r SET {NEXT.format(phase="x.given_phase", turn="x.given_turn", spec="$2")}, {GOES_ON}{event_set}
+    UPDATE moor_run r SET {NEXT.format(steps=1, phase="x.given_phase", turn="x.given_turn", spec="$2")}, {GOES_ON}{event_set}
     FROM (SELECT {now("$1")} AS now) t, unnest({arrays}) WITH ORDINALITY AS x (
         id, fence, n, given_phase, given_turn, kind, name, given_attempt, given_deployment, input, output, started,
         seen_redactions{counts}, i

@@ -223,11 +223,11 @@ class Holding:
             self.let_go(run_id)
         else:
             after = plain.moved(before, commit.events)
-            self._positions.put(run_id, after._replace(step_no=before.step_no + 1, attempt=1, step_started_at=at))
+            self._positions.put(run_id, after._replace(step_no=commit.last_n + 1, attempt=1, step_started_at=at))
         self._database.tell(frozenset((run_id,)))
         more = kept and inbox_seq > seen
         return Committed(
-            step_no=commit.step_n + 1,
+            step_no=commit.last_n + 1,
             signals=Signals(inbox_seq=inbox_seq, cancel_pending=cancel_seq > 0),
             commands=await self._database.lookup(lambda tx: loading.commands_after(tx, run_id, seen)) if more else (),
             now=now,

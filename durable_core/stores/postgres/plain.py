@@ -34,8 +34,14 @@ HELD: Final = "r.owner IS NOT NULL AND r.status = 'open'"
 _FENCED: Final = f"r.run_id = $1 AND r.epoch = $2 AND r.step_no = $3 AND {HELD}"
 AT: Final = "greatest(r.last_at, t.now)"
 NEXT: Final = f"""
-    step_no = r.step_no + 1, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL, last_error = NULL,
-    phase = {{phase}}, turn_id = {{turn}}, last_at = {AT}, spec_version = {{spec}}, stranded = NULL, stranded_code = NULL"""
+    step_no = r.step_no + {{steps}}, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL,
+    last_error = NULL, phase = {{phase}}, turn_id = {{turn}}, last_at = {AT}, spec_version = {{spec}}, stranded = NULL,
+    stranded_code = NULL"""
+_STEP: Final = """
+    INSERT INTO moor_step (run_id, n, kind, name, attempt, spec_version, deployment, input, output, started_at, completed_at)
+"""
+_ONE: Final = f"""{_STEP}
+    SELECT $1, $3, $8, $9, $10::bigint, $7, $11, $12::bytea, $13::bytea, coalesce($14::bigint, h.at), h.at FROM h"""
 GOES_ON: Final = f"attempt = 1, step_started_at = {AT}"
 HEAD: Final = 15
 """How many arguments a commit's statement has before those of its events, which are three numbers and five a row."""
@@ -117,18 +123,19 @@ def is_plain(commit: StepCommit) -> bool:
 
 def is_uniform(commit: StepCommit) -> bool:
     """Tell whether a plain commit does no more than most: its statement then differs from others by its arguments alone."""
-    return not (commit.release or commit.end or commit.consumed or commit.outcomes) and len(commit.events) <= FEW
+    more = commit.release or commit.end or commit.consumed or commit.outcomes or commit.before is not None
+    return not more and len(commit.events) <= FEW
 
 
 def commit(commit: StepCommit, place: Position, key: SessionKey, override: int | None) -> tuple[str, list[Any]]:
     """Return the statement that finishes a step: at, now, inbox_seq, cancel_seq; no row where the run stands elsewhere."""
-    run_id, n, step = commit.run_id, commit.step_n, commit.step
+    run_id, last, step, before = commit.run_id, commit.last_n, commit.step, commit.before
     ends = commit.end is not None
     inputs = bool(commit.consumed or commit.outcomes)
     made = Statement(
         run_id,
         commit.epoch,
-        n,
+        commit.step_n,
         override,
         Phase.IDLE.value if ends else commit.phase.value,
         None if ends else commit.turn_id,
@@ -137,11 +144,18 @@ def commit(commit: StepCommit, place: Position, key: SessionKey, override: int |
         step.name,
         place.attempt,
         place.deployment,
-        _seal(key, run_id, step.input, sealing.step_input(n)),
-        _seal(key, run_id, step.output, sealing.step_output(n)),
+        _seal(key, run_id, step.input, sealing.step_input(last)),
+        _seal(key, run_id, step.output, sealing.step_output(last)),
         place.step_started_at,
         commit.redactions,
     )
+    if before is not None:
+        made.add(
+            before.kind,
+            before.name,
+            _seal(key, run_id, before.input, sealing.step_input(commit.step_n)),
+            _seal(key, run_id, before.output, sealing.step_output(commit.step_n)),
+        )
     if ends:
         made.add(commit.seen, commit.end, [item.submission_id for item in commit.outcomes])
     elif commit.release:
@@ -162,7 +176,10 @@ def commit(commit: StepCommit, place: Position, key: SessionKey, override: int |
             ],
             [item.reply_step for item in outcomes],
         )
-    return _commit_sql(events=_shape(commit.events), inputs=inputs, release=commit.release and not ends, ends=ends), made.args
+    sql = _commit_sql(
+        events=_shape(commit.events), inputs=inputs, release=commit.release and not ends, ends=ends, two=before is not None
+    )
+    return sql, made.args
 
 
 def record(
@@ -238,8 +255,12 @@ def _event_parts(start: int, attempt: str, shape: int) -> tuple[str, str, str]:
 
 
 @cache
-def _commit_sql(*, events: int, inputs: bool, release: bool, ends: bool) -> str:
-    number = 16
+def _commit_sql(*, events: int, inputs: bool, release: bool, ends: bool, two: bool) -> str:
+    number = HEAD + 1
+    last, steps = "$3::bigint", _ONE
+    if two:
+        last, steps = _two(_numbers(number, 4))
+        number += 4
     after, alone = GOES_ON, ""
     if ends:
         seen, reason, settled = _numbers(number, 3)
@@ -255,23 +276,35 @@ def _commit_sql(*, events: int, inputs: bool, release: bool, ends: bool) -> str:
         number += 3 + 5 * (events if events <= FEW else 1)
     cancel = input_part = check = ""
     if inputs:
-        cancel, input_part, check = _input_parts(number)
+        cancel, input_part, check = _input_parts(number, last)
         cancel = "" if ends else cancel
     return f"""
 WITH h AS (
-    UPDATE moor_run r SET {NEXT.format(phase="$5", turn="$6", spec="$7")},
+    UPDATE moor_run r SET {NEXT.format(steps=1 + two, phase="$5", turn="$6", spec="$7")},
         {after}{cancel}{event_set}
     {_FROM} WHERE {_FENCED} AND r.redactions = coalesce($15::bigint, r.redactions){event_where}{alone}
     RETURNING r.last_at AS at, t.now, r.inbox_seq, r.cancel_seq
 ), s AS (
-    INSERT INTO moor_step (run_id, n, kind, name, attempt, spec_version, deployment, input, output, started_at, completed_at)
-    SELECT $1, $3, $8, $9, $10::bigint, $7, $11, $12::bytea, $13::bytea, coalesce($14::bigint, h.at), h.at FROM h
+    {steps}
 ){event_part}{input_part}
 SELECT h.at, h.now, h.inbox_seq, h.cancel_seq{check} FROM h
 """
 
 
-def _input_parts(start: int) -> tuple[str, str, str]:
+def _two(first: Sequence[str]) -> tuple[str, str]:
+    """Return the number of a commit's second step, and what writes both; the second one took no time."""
+    kind, name, given, output = first
+    return (
+        "$3::bigint + 1",
+        f"""{_STEP}
+    SELECT $1, x.n, x.kind, x.name, x.attempt, $7, $11, x.input, x.output, coalesce(x.started, h.at), h.at FROM h, (VALUES
+        ($3::bigint, {kind}::text, {name}::text, $10::bigint, {given}::bytea, {output}::bytea, $14::bigint),
+        ($3::bigint + 1, $8::text, $9::text, 1::bigint, $12::bytea, $13::bytea, NULL::bigint)
+    ) AS x (n, kind, name, attempt, input, output, started)""",
+    )
+
+
+def _input_parts(start: int, last: str) -> tuple[str, str, str]:
     """Return what consumed commands and outcomes add to the head's SET, the parts that write them, and the check."""
     consumed, turn, ids, outcomes, details, steps = _numbers(start, 6)
     consumed = f"{consumed}::bigint[]"
@@ -279,7 +312,7 @@ def _input_parts(start: int) -> tuple[str, str, str]:
     # with all admissions is planned as a walk through all of them while the table is new.
     parts = f"""
 , c AS (
-    UPDATE moor_command c SET taken_step = $3 FROM h
+    UPDATE moor_command c SET taken_step = {last} FROM h
     WHERE c.run_id = $1 AND c.seq = ANY({consumed}) AND c.taken_step IS NULL
     RETURNING c.submission_id
 ), a AS (

@@ -98,12 +98,12 @@ class StoreMachine(Workers, Senders):
 
     def happen_to_held(self, kind: str, pick: int, size: int, *, flag: bool) -> None:
         if kind == "let go":
-            self.commit(pick, Plan(release=True, timer=(None, None, 0, MINUTE)[size], visible=size % 3, post=flag))
+            self.commit(pick, Plan(release=True, timer=(None, None, 0, MINUTE)[size], visible=size % 3, post=flag, two=size == 1))
         elif kind == "ask":
             policy = AnswerPolicy.FUNCTION if size % 2 else AnswerPolicy.REQUESTER
             self.commit(pick, Plan(release=flag, ask=policy))
         elif kind == "go on":
-            self.commit(pick, Plan(ends=flag, visible=size % 3, post=bool(size % 2)))
+            self.commit(pick, Plan(ends=flag, visible=size % 3, post=bool(size % 2), two=size > 1))
         elif kind == "release":
             self.release(pick, unused=flag)
         elif kind == "start":

@@ -46,6 +46,8 @@ class Plan:
     own: tuple[tuple[str, str], ...] = ()
     starts: tuple[Admission, ...] = ()
     settle: tuple[ExpectedPrompt, ...] = ()
+    two: bool = False
+    """Finish two steps at once."""
 
 
 class Workers(Setting):
@@ -97,6 +99,7 @@ class Workers(Setting):
             step_commit(
                 claim,
                 step_n=run.step_no,
+                before="before" if plan.two else None,
                 seen=run.seen,
                 consumed=tuple(known),
                 outcomes=done,
@@ -128,7 +131,8 @@ class Workers(Setting):
         for n in known:
             self.expected.outcomes[run.inbox[n - 1]] = self.expected.outcomes[run.inbox[n - 1]] or Outcome.COMPLETED
         run.visible += plan.visible
-        run.finish_step()
+        for _ in range(1 + plan.two):
+            run.finish_step()
         run.phase = phase
         for p in plan.settle:
             self.expected.settle(run, p, PromptOutcome.EXPIRED)
