@@ -36,27 +36,21 @@ def _bytes(*, nullable: bool = False) -> Column[bytes]:
     return Column(LargeBinary, nullable=nullable)
 
 
+def _partial(name: str, *columns: str, where: str) -> Index:
+    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
+
+
 class RunRow(SQLModel, table=True):
     """One durable execution. Shared columns (inbox_seq, cancel_seq, wake_at, event_*) change only by SQL expressions."""
 
     __tablename__: ClassVar[str] = "moor_run"
     __table_args__ = (
         # claim: due, open, unowned, longest due first
-        Index(
-            "moor_run_due",
-            "wake_at",
-            sqlite_where=text("wake_at IS NOT NULL AND owner IS NULL"),
-            postgresql_where=text("wake_at IS NOT NULL AND owner IS NULL"),
-        ),
+        _partial("moor_run_due", "wake_at", where="wake_at IS NOT NULL AND owner IS NULL"),
         # purge: ended runs whose content has been kept long enough
-        Index(
-            "moor_run_purge",
-            "purge_at",
-            sqlite_where=text("purge_at IS NOT NULL AND purged_at IS NULL"),
-            postgresql_where=text("purge_at IS NOT NULL AND purged_at IS NULL"),
-        ),
+        _partial("moor_run_purge", "purge_at", where="purge_at IS NOT NULL AND purged_at IS NULL"),
         # reap: what an incarnation holds
-        Index("moor_run_owner", "owner", sqlite_where=text("owner IS NOT NULL"), postgresql_where=text("owner IS NOT NULL")),
+        _partial("moor_run_owner", "owner", where="owner IS NOT NULL"),
     )
 
     run_id: str = Field(sa_column=_text(primary_key=True))
@@ -125,9 +119,7 @@ class AdmissionRow(SQLModel, table=True):
     __table_args__ = (
         Index("moor_admission_submission", "submission_id", unique=True),  # GET /v1/submissions/{id}
         # ending a turn or a run settles what is still open
-        Index(
-            "moor_admission_open", "run_id", "seq", sqlite_where=text("outcome IS NULL"), postgresql_where=text("outcome IS NULL")
-        ),
+        _partial("moor_admission_open", "run_id", "seq", where="outcome IS NULL"),
     )
 
     source: str = Field(sa_column=_text(primary_key=True))
@@ -152,13 +144,7 @@ class CommandRow(SQLModel, table=True):
     __tablename__: ClassVar[str] = "moor_command"
     __table_args__ = (
         # claim: what nobody has consumed
-        Index(
-            "moor_command_new",
-            "run_id",
-            "seq",
-            sqlite_where=text("taken_step IS NULL"),
-            postgresql_where=text("taken_step IS NULL"),
-        ),
+        _partial("moor_command_new", "run_id", "seq", where="taken_step IS NULL"),
     )
 
     run_id: str = Field(sa_column=_text(primary_key=True))
@@ -210,9 +196,7 @@ class EventRow(SQLModel, table=True):
     __tablename__: ClassVar[str] = "moor_event"
     __table_args__ = (
         # streams: visible events from an index on
-        Index(
-            "moor_event_visible", "run_id", "idx", sqlite_where=text("idx IS NOT NULL"), postgresql_where=text("idx IS NOT NULL")
-        ),
+        _partial("moor_event_visible", "run_id", "idx", where="idx IS NOT NULL"),
     )
 
     run_id: str = Field(sa_column=_text(primary_key=True))
@@ -232,13 +216,7 @@ class PromptRow(SQLModel, table=True):
     __table_args__ = (
         Index("moor_prompt_id", "prompt_id", unique=True),  # a click names the prompt alone
         # open prompts of a run
-        Index(
-            "moor_prompt_open",
-            "run_id",
-            "created_at",
-            sqlite_where=text("outcome IS NULL"),
-            postgresql_where=text("outcome IS NULL"),
-        ),
+        _partial("moor_prompt_open", "run_id", "created_at", where="outcome IS NULL"),
     )
 
     run_id: str = Field(sa_column=_text(primary_key=True))
@@ -280,7 +258,7 @@ class InteractionRow(SQLModel, table=True):
     __tablename__: ClassVar[str] = "moor_interaction"
     __table_args__ = (
         # take_interactions: undecided ones by due time
-        Index("moor_interaction_due", "due_at", sqlite_where=text("status IS NULL"), postgresql_where=text("status IS NULL")),
+        _partial("moor_interaction_due", "due_at", where="status IS NULL"),
     )
 
     run_id: str = Field(sa_column=_text(primary_key=True))
@@ -308,9 +286,9 @@ class LaneRow(SQLModel, table=True):
     __tablename__: ClassVar[str] = "moor_lane"
     __table_args__ = (
         # claim_lanes: lanes with something due
-        Index("moor_lane_due", "due_at", sqlite_where=text("due_at IS NOT NULL"), postgresql_where=text("due_at IS NOT NULL")),
+        _partial("moor_lane_due", "due_at", where="due_at IS NOT NULL"),
         # reap: what an incarnation holds
-        Index("moor_lane_owner", "owner", sqlite_where=text("owner IS NOT NULL"), postgresql_where=text("owner IS NOT NULL")),
+        _partial("moor_lane_owner", "owner", where="owner IS NOT NULL"),
     )
 
     channel: str = Field(sa_column=_text(primary_key=True))
@@ -330,21 +308,9 @@ class OutboxRow(SQLModel, table=True):
     __table_args__ = (
         Index("moor_outbox_delivery", "delivery_id", unique=True),  # an edit finds its post
         # a lane's next items
-        Index(
-            "moor_outbox_lane",
-            "channel",
-            "address",
-            "lane_seq",
-            sqlite_where=text("state = 'pending'"),
-            postgresql_where=text("state = 'pending'"),
-        ),
+        _partial("moor_outbox_lane", "channel", "address", "lane_seq", where="state = 'pending'"),
         # every posted copy of a prompt
-        Index(
-            "moor_outbox_prompt",
-            "prompt_id",
-            sqlite_where=text("prompt_id IS NOT NULL"),
-            postgresql_where=text("prompt_id IS NOT NULL"),
-        ),
+        _partial("moor_outbox_prompt", "prompt_id", where="prompt_id IS NOT NULL"),
     )
 
     run_id: str = Field(sa_column=_text(primary_key=True))
@@ -361,6 +327,28 @@ class OutboxRow(SQLModel, table=True):
     last_error: str | None = Field(sa_column=_text(nullable=True))
     at: int = Field(sa_column=_int())
     done_at: int | None = Field(sa_column=_int(nullable=True))
+
+
+class ClaimRow(SQLModel, table=True):
+    """Claimed keys of the whole namespace: who began what must be done once, and what came of it."""
+
+    __tablename__: ClassVar[str] = "moor_claim"
+    __table_args__ = (
+        # purge: values that a run gave
+        _partial("moor_claim_done", "done_run", where="done_run IS NOT NULL"),
+    )
+
+    # a hash of the author's key: one row is one key, whichever key of the ring is the current one
+    key: str = Field(sa_column=_text(primary_key=True))
+    claim_id: str = Field(sa_column=_text())
+    run_id: str = Field(sa_column=_text())
+    operation: str = Field(sa_column=_text())
+    attempt: int = Field(sa_column=_int())
+    at: int = Field(sa_column=_int())
+    done_at: int | None = Field(sa_column=_int(nullable=True))
+    # whose key seals the value: the run that gave it
+    done_run: str | None = Field(sa_column=_text(nullable=True))
+    value: bytes | None = Field(sa_column=_bytes(nullable=True))
 
 
 class WorkerRow(SQLModel, table=True):

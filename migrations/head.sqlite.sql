@@ -26,7 +26,19 @@ CREATE TABLE moor_alembic (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT moor_alembic_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "moor_alembic" VALUES('0003_pre_versions');
+INSERT INTO "moor_alembic" VALUES('0004_pre_claims');
+CREATE TABLE moor_claim (
+	"key" TEXT NOT NULL, 
+	claim_id TEXT NOT NULL, 
+	run_id TEXT NOT NULL, 
+	operation TEXT NOT NULL, 
+	attempt BIGINT NOT NULL, 
+	at BIGINT NOT NULL, 
+	done_at BIGINT, 
+	done_run TEXT, 
+	value BLOB, 
+	PRIMARY KEY ("key")
+);
 CREATE TABLE moor_command (
 	run_id TEXT NOT NULL, 
 	seq BIGINT NOT NULL, 
@@ -143,6 +155,7 @@ CREATE TABLE moor_revision (
 INSERT INTO "moor_revision" VALUES('0001_pre_spine');
 INSERT INTO "moor_revision" VALUES('0002_pre_core');
 INSERT INTO "moor_revision" VALUES('0003_pre_versions');
+INSERT INTO "moor_revision" VALUES('0004_pre_claims');
 CREATE TABLE moor_run (
 	run_id TEXT NOT NULL, 
 	name TEXT NOT NULL, 
@@ -227,3 +240,4 @@ CREATE UNIQUE INDEX moor_outbox_delivery ON moor_outbox (delivery_id);
 CREATE INDEX moor_outbox_lane ON moor_outbox (channel, address, lane_seq) WHERE state = 'pending';
 CREATE INDEX moor_outbox_prompt ON moor_outbox (prompt_id) WHERE prompt_id IS NOT NULL;
 CREATE INDEX moor_run_purge ON moor_run (purge_at) WHERE purge_at IS NOT NULL AND purged_at IS NULL;
+CREATE INDEX moor_claim_done ON moor_claim (done_run) WHERE done_run IS NOT NULL;
