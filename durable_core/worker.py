@@ -79,7 +79,7 @@ class Worker:
         self._store = store
         self._duties = duties
         self._options = options or WorkerOptions()
-        self._abilities = _with_internal(abilities or Abilities())
+        self._abilities = internal.able(abilities or Abilities())
         self.incarnation = Incarnation(
             owner=owner, deployment=deployment, abilities=self._abilities, host=socket.gethostname(), pid=os.getpid()
         )
@@ -177,6 +177,11 @@ class Worker:
         """How many runs are being advanced."""
         return len(self._held)
 
+    @property
+    def spare(self) -> int:
+        """How many runs may begin where they are started: so many that half of the places are left to what is due."""
+        return 0 if self._alone or self._stopping else self._options.concurrency // 2 - len(self._held)
+
     # ── hearing of changes ──
 
     def _on_change(self, run_ids: Sequence[str] | None) -> None:
@@ -247,23 +252,26 @@ class Worker:
             room = min(room, self._limit - self._claimed)
         if room <= 0 or self._alone:
             return 0
-        request = ClaimRequest(
-            owner=self.incarnation.owner, lease_ms=int(self._options.lease * 1000), limit=room, abilities=self._abilities
-        )
+        owner, lease_ms = self.incarnation.owner, int(self._options.lease * 1000)
+        request = ClaimRequest(owner=owner, lease_ms=lease_ms, limit=room, abilities=self._abilities)
         claims = await self._store.claim(request)
         if not claims and not self._held:
             claims = await self._store.claim(replace(request, limit=1, alone=True))
             self._alone = bool(claims)
         self._claimed += len(claims)
         for claim in claims:
-            hit("claim.after")
-            stale = self._held.get(claim.run_id)
-            if stale is not None:  # its lease ran out unnoticed, while this loop was blocked
-                stale[0].lost = True
-                stale[1].cancel()
-            held = Held(claim)
-            self._held[claim.run_id] = (held, asyncio.create_task(self._advance(held), name=f"run-{claim.run_id}"))
+            self.hold(claim)
         return len(claims)
+
+    def hold(self, claim: Claim) -> None:
+        """Advance a run that was taken."""
+        hit("claim.after")
+        stale = self._held.get(claim.run_id)
+        if stale is not None:  # its lease ran out unnoticed, while this loop was blocked
+            stale[0].lost = True
+            stale[1].cancel()
+        held = Held(claim)
+        self._held[claim.run_id] = (held, asyncio.create_task(self._advance(held), name=f"run-{claim.run_id}"))
 
     async def _advance(self, held: Held) -> None:
         run_id = held.claim.run_id
@@ -310,8 +318,7 @@ class Worker:
         room = self._options.lanes - len(self._lanes)
         if room <= 0:
             return 0
-        owner = self.incarnation.owner
-        lease_ms = int(self._options.lane_lease * 1000)
+        owner, lease_ms = self.incarnation.owner, int(self._options.lane_lease * 1000)
         lanes = await self._store.claim_lanes(owner, limit=room, lease_ms=lease_ms, channels=self._abilities.channels)
         for lane in lanes:
             key = (lane.channel, lane.address)
@@ -390,11 +397,4 @@ class Worker:
     async def _reap(self, dead: Sequence[str]) -> None:
         """Take back what dead incarnations hold; a lease is not waited for (CORE 22)."""
         for owner in dead:
-            count = await self._store.reap(owner)
-            log.info("took back %d runs of dead worker %s", count, owner)
-
-
-def _with_internal(abilities: Abilities) -> Abilities:
-    """Any worker delivers what runs owe each other."""
-    channels = abilities.channels
-    return abilities if channels is None or INTERNAL in channels else replace(abilities, channels=(*channels, INTERNAL))
+            log.info("took back %d runs of dead worker %s", await self._store.reap(owner), owner)

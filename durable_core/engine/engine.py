@@ -18,6 +18,7 @@ from typing import Any, Final, Self
 from durable_core import codec
 from durable_core.clock import Clock, DatabaseClock, milliseconds
 from durable_core.crypto import payload_digest
+from durable_core.engine.beginning import Beginnings
 from durable_core.engine.commits import ANYONE
 from durable_core.engine.handles import PromptView, RunHandle, RunView, Waiters, status_of
 from durable_core.engine.opening import opened
@@ -92,6 +93,7 @@ class Engine:
         self._streams: Streams | None = None
         self._runner: Runner | None = None
         self._worker: Worker | None = None
+        self._beginnings: Beginnings | None = None
         self._due = asyncio.Lock()
 
     # ── life ──
@@ -100,12 +102,9 @@ class Engine:
         """Open the store and begin to work. Raises: NoKeys, BadKeyRing, SchemaOutdated, Unavailable, Broken."""
         if self._store is not None:
             raise RuntimeError("this engine is running already")
-        if isinstance(self._database, str):
-            store = await opened(
-                self._database, keys=self._keys, clock=self._clock, migrate=self._migrate, options=self._store_options
-            )
-        else:
-            store = self._database
+        store = self._database
+        if isinstance(store, str):
+            store = await opened(store, keys=self._keys, clock=self._clock, migrate=self._migrate, options=self._store_options)
         self._store = store
         self._waiters, self._streams = Waiters(store), Streams(store)
         self._waiters.start()
@@ -123,6 +122,7 @@ class Engine:
             try:
                 self._worker = self._new_worker()
                 await self._worker.start()
+                self._beginnings = Beginnings(store, self._worker, lease=self._options.lease)
             except BaseException:
                 await self.close(0)
                 raise
@@ -136,6 +136,9 @@ class Engine:
 
     async def close(self, seconds: float = 30.0) -> None:
         """Let what runs end for so long, give the rest back, and disconnect; nothing is lost or charged."""
+        beginnings, self._beginnings = self._beginnings, None
+        if beginnings is not None:
+            await beginnings.close()
         worker, self._worker = self._worker, None
         if worker is not None:
             await worker.drain(seconds)
@@ -225,7 +228,7 @@ class Engine:
             wake_at=await self._time(delay, at),
             keep_ms=self._keep_ms,
         )
-        return RunHandle(self, (await self.store.admit(admission)).run_id)
+        return RunHandle(self, (await (self._beginnings or self.store).admit(admission)).run_id)
 
     async def _time(self, delay: timedelta | None, at: datetime | None) -> int | None:
         if at is not None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from durable_core.model import SESSIONS, Abilities, AnswerPolicy, PromptOutcome
+from durable_core.model import SESSIONS, Abilities, AnswerPolicy, ClaimRequest, PromptOutcome
 from durable_core.store import Store
 from durable_core.testing.acts import WORKERS
 from durable_core.testing.builders import LEASE, MINUTE
@@ -83,7 +83,11 @@ class StoreMachine(Workers, Senders):
             later = 2 * MINUTE if flag and size == 1 else None
             self.admit(ADDRESSES[pick % 3], 5 * MINUTE if flag and size == 0 else None, later=later, keep=KEEPS[pick % 3])
         elif kind == "new":
-            self.begin(pick, MINUTE if flag and size else None, KEEPS[size % 3], empty=size == 0)
+            owner = WORKERS[pick % 2]
+            taker = ClaimRequest(owner=owner, lease_ms=LEASE, limit=1, abilities=able) if pick % 4 < 3 else None
+            run, claim = self.begin(pick, MINUTE if flag and size else None, KEEPS[size % 3], empty=size == 0, taker=taker)
+            if claim is not None:
+                self.took(run, claim, owner)
         elif kind == "advance":
             self.advance((1, 1_003, LEASE // 2 + 1, LEASE + 1, MINUTE, 6 * MINUTE)[pick % 6], reap=flag)
         elif kind == "crash":
