@@ -207,7 +207,7 @@ class Holding:
         if at is not None and session_key is not None and plain.is_plain(commit):
             sql, args = plain.commit(commit, at, session_key, self._clock.override())
             if plain.is_uniform(commit):
-                row = await self._batches.commit(sql, args)
+                row = await self._batches.commit(sql, args, commit.consumed)
             else:
                 row = await self._database.attempt(sql, *args, label=COMMIT)
             if row is not None:

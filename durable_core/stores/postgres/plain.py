@@ -45,6 +45,8 @@ _ONE: Final = f"""{_STEP}
 GOES_ON: Final = f"attempt = 1, step_started_at = {AT}"
 HEAD: Final = 15
 """How many arguments a commit's statement has before those of its events, which are three numbers and five a row."""
+INPUTS: Final = 6
+"""How many it has behind them for what it consumes and settles, if it does."""
 _EVENTS: Final = """
     INSERT INTO moor_event (run_id, seq, idx, type, body, refs, attempt, at)
     SELECT $1, x.seq, x.idx, x.type, x.body, x.refs, {attempt}::bigint, h.at
@@ -70,7 +72,7 @@ _ENDED: Final = """
     status = 'ended', ended_at = greatest(r.last_at, t.now), end_reason = {reason},
     purge_at = greatest(r.last_at, t.now) + keep_ms"""
 # What didn't go as expected undoes the statement by an error; the transaction that follows finds out what it was.
-_UNLESS: Final = "1 / CASE WHEN {expected} THEN 1 ELSE 0 END"
+UNLESS: Final = "1 / CASE WHEN {expected} THEN 1 ELSE 0 END"
 
 
 class Positions:
@@ -123,8 +125,9 @@ def is_plain(commit: StepCommit) -> bool:
 
 def is_uniform(commit: StepCommit) -> bool:
     """Tell whether a plain commit does no more than most: its statement then differs from others by its arguments alone."""
-    more = commit.release or commit.end or commit.consumed or commit.outcomes or commit.before is not None
-    return not more and len(commit.events) <= FEW
+    more = commit.release or commit.end or commit.outcomes or commit.before is not None
+    links = commit.consumed and (len(commit.consumed) > 1 or commit.turn_id or commit.link_turn)
+    return not (more or links) and len(commit.events) <= FEW
 
 
 def commit(commit: StepCommit, place: Position, key: SessionKey, override: int | None) -> tuple[str, list[Any]]:
@@ -306,7 +309,7 @@ def _two(first: Sequence[str]) -> tuple[str, str]:
 
 def _input_parts(start: int, last: str) -> tuple[str, str, str]:
     """Return what consumed commands and outcomes add to the head's SET, the parts that write them, and the check."""
-    consumed, turn, ids, outcomes, details, steps = _numbers(start, 6)
+    consumed, turn, ids, outcomes, details, steps = _numbers(start, INPUTS)
     consumed = f"{consumed}::bigint[]"
     # One UPDATE links and settles: a row is changed at most once a statement. Each is looked up by its id; a join of a handful
     # with all admissions is planned as a walk through all of them while the table is new.
@@ -331,7 +334,7 @@ def _input_parts(start: int, last: str) -> tuple[str, str, str]:
     WHERE a.ctid = x.place AND a.run_id = $1
 )"""
     cancel = f", cancel_seq = CASE WHEN cancel_seq = ANY({consumed}) THEN 0 ELSE cancel_seq END"
-    return cancel, parts, ", " + _UNLESS.format(expected=f"(SELECT count(*) FROM c) = cardinality({consumed})")
+    return cancel, parts, ", " + UNLESS.format(expected=f"(SELECT count(*) FROM c) = cardinality({consumed})")
 
 
 @cache
@@ -346,7 +349,7 @@ WITH h AS (
     SELECT $1, $3, $6, $7, $8, $9::bytea, $5::bigint, h.at FROM h
     ON CONFLICT DO NOTHING RETURNING 1
 ){event_part}
-SELECT h.inbox_seq, h.cancel_seq, {_UNLESS.format(expected="EXISTS (SELECT 1 FROM i)")} FROM h
+SELECT h.inbox_seq, h.cancel_seq, {UNLESS.format(expected="EXISTS (SELECT 1 FROM i)")} FROM h
 """
 
 
