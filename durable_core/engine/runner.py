@@ -235,6 +235,9 @@ class Runner:
 
     async def _wait(self, live: Live, wake_at: int | None) -> None:
         """Wait for an attempt, a change or a time."""
+        await asyncio.sleep(0)  # many a step has ended by then
+        if live.steps.ended:
+            return
         changed = live.held.changed
         if changed.is_set():
             await self._moved(live, SETTLE_SECONDS)
