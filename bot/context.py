@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 
 from bot.approvals import ApprovalRecord
 from bot.principal import Principal
+from durable_core.claiming import Claimer, KeyClaim, StoreCall
 
 Deps = TypeVar("Deps", default=Any)
 
@@ -38,11 +39,26 @@ class ToolContext(Generic[Deps]):
     attempt: int = 1
     approval: ApprovalRecord | None = None
     on_progress: Callable[[str], Awaitable[None]] = field(default=_unheard, repr=False)
+    claimer: Claimer | None = field(default=None, repr=False, compare=False)
 
     @property
     def idempotency_key(self) -> str:
         """Name this call the same in every attempt; hand it to whatever must act only once."""
         return f"{self.session_id}:{self.call_id}"
+
+    def claim(self, key: str) -> StoreCall[KeyClaim]:
+        """Claim a key, for another side that knows no idempotency keys: ``await`` it, or ``.wait()`` in a plain function.
+
+        The key is one of all sessions of the store, 1 to 200 characters; it is kept for ever, so name in it what is to be done
+        once. The claim is on disk before this returns, and says ``claimed``, ``done`` or ``pending``, see ``KeyClaim``.
+
+        Raises:
+            ValueError, Unstorable: It is no key.
+            LeaseLost: Another worker has the session. Raised by the call that is returned.
+        """
+        if self.claimer is None:
+            raise RuntimeError("this context belongs to no running bot, and so has no store to claim in; see bot.testing")
+        return self.claimer.claim(key)
 
     async def progress(self, text: str) -> None:
         """Tell readers of the stream how far the call is; best effort, never part of the result."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from durable_core.claiming import KeyClaim, StoreCall
     from durable_core.clock import Clock, DatabaseClock, ManualClock
     from durable_core.context import ChildHandle, StepContext, WorkflowContext, step_context
     from durable_core.crypto import KeyRing
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from durable_core.errors import Conflict, DurableError, NotFound, RunCancelled, RunFailed
     from durable_core.failures import ChildFailed, Fatal, HookTaken, StepFailed
     from durable_core.keys import KeyProvider
+    from durable_core.model import ClaimState
     from durable_core.operations import Answer, Hook, Option, Webhook
     from durable_core.registry import Workflow, step, workflow
     from durable_core.retry import RetryPolicy
@@ -28,6 +30,7 @@ __all__ = [
     "Answer",
     "ChildFailed",
     "ChildHandle",
+    "ClaimState",
     "Clock",
     "Conflict",
     "DatabaseClock",
@@ -39,6 +42,7 @@ __all__ = [
     "Held",
     "Hook",
     "HookTaken",
+    "KeyClaim",
     "KeyProvider",
     "KeyRing",
     "ManualClock",
@@ -53,6 +57,7 @@ __all__ = [
     "StepContext",
     "StepFailed",
     "Store",
+    "StoreCall",
     "StoreOptions",
     "Streams",
     "Webhook",
@@ -67,6 +72,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "claiming": ("KeyClaim", "StoreCall"),
     "clock": ("Clock", "DatabaseClock", "ManualClock"),
     "context": ("ChildHandle", "StepContext", "WorkflowContext", "step_context"),
     "crypto": ("KeyRing",),
@@ -75,6 +81,7 @@ _HOMES = {
     "errors": ("Conflict", "DurableError", "NotFound", "RunCancelled", "RunFailed"),
     "failures": ("ChildFailed", "Fatal", "HookTaken", "StepFailed"),
     "keys": ("KeyProvider",),
+    "model": ("ClaimState",),
     "operations": ("Answer", "Hook", "Option", "Webhook"),
     "registry": ("Workflow", "step", "workflow"),
     "retry": ("RetryPolicy",),

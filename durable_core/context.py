@@ -9,13 +9,14 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
+from durable_core.claiming import Claimer, KeyClaim, StoreCall
 from durable_core.clock import milliseconds
 from durable_core.codec import check_name
 from durable_core.operations import (
@@ -48,6 +49,20 @@ class StepContext:
     operation_id: str
     attempt: int
     idempotency_key: str
+    claimer: Claimer | None = field(default=None, repr=False, compare=False)
+
+    def claim(self, key: str) -> StoreCall[KeyClaim]:
+        """Claim a key, for another side that knows no idempotency keys: `await` it, or `.wait()` in a plain function.
+
+        The key is one of all runs of the store, 1 to 200 characters; it is kept for ever, so name in it what is to be done once.
+
+        Raises:
+            ValueError, Unstorable: it is no key.
+            LeaseLost: another worker has the run. Raised by the call that is returned.
+        """
+        if self.claimer is None:
+            raise RuntimeError("this step runs under no engine, and so has no store to claim in")
+        return self.claimer.claim(key)
 
 
 _STEP: ContextVar[StepContext] = ContextVar("moorings_step")

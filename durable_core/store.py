@@ -68,6 +68,11 @@ Deploys
   S34  A worker that has stopped or died is remembered for a quarter of an hour, with what it could read; it holds nothing.
   S35  A dead letter that is replayed is owed again under its id, behind what its lane owes; it counts as tried.
   S36  A run to which nothing has happened since `abilities.since` is not offered to that worker.
+Claimed keys
+  S37  A key of the namespace is claimed once until it is released. Of racing callers exactly one gets `claimed`, which is durable
+       before it is told; every other one gets `done` with the value that was said first, or `pending` with who began. All of it
+       is fenced. What is done stays done, also when the value goes with the content of the run that gave it. No event tells of it
+       (S32): a claim changes nothing that a run is, and outlives the content of the one that made it.
 """
 
 from __future__ import annotations
@@ -82,6 +87,7 @@ from durable_core.model import (
     AnswerReceipt,
     Buried,
     Claim,
+    ClaimedKey,
     ClaimRequest,
     Committed,
     DueWork,
@@ -90,6 +96,7 @@ from durable_core.model import (
     Extra,
     Incarnation,
     Interaction,
+    KeyRequest,
     Lane,
     Postponed,
     Prompt,
@@ -229,6 +236,16 @@ class Store(Protocol):
 
     async def refresh(self, run_id: str, epoch: int) -> Claim:
         """Read a held claim again: new commands, settled prompts, records. Raises `LeaseLost`."""
+
+    # ── claimed keys ──
+    async def claim_key(self, request: KeyRequest) -> ClaimedKey:
+        """Claim a key, or say how it stands; again with one claim id it is the same claim. Raises `LeaseLost`."""
+
+    async def finish_key(self, request: KeyRequest, value: bytes) -> ClaimedKey:
+        """Say that what a key stands for is done, whoever claimed it; the first value stays. Raises `LeaseLost`."""
+
+    async def release_key(self, request: KeyRequest) -> None:
+        """Let a key be claimed anew, if the claim that the request names stands and isn't done. Raises `LeaseLost`."""
 
     # ── keeping ──
     async def purge(self, *, limit: int) -> list[str]:

@@ -26,6 +26,7 @@ from bot.turn.change import Draft, NewPrompt
 from bot.turn.state import Consent, Pending, Purpose, Turn
 from channels.events import Standing
 from durable_core import codec
+from durable_core.claiming import Claimer
 from durable_core.failpoints import hit
 from durable_core.model import Record, RecordKind, Signals
 from durable_core.store import Store
@@ -216,6 +217,14 @@ class CallRunner:
         if consent is not None:
             responder = Principal(consent.principal, consent.name, Standing.UNKNOWN)
             record = ApprovalRecord(responder, consent.note, consent.at)
+        claimer = Claimer(
+            store=self.store,
+            run_id=session.run_id,
+            epoch=session.epoch,
+            operation_id=due.call.call_id,
+            attempt=attempt,
+            loop=asyncio.get_running_loop(),
+        )
         return ToolContext(
             session_id=session.run_id,
             principal=turn.requester,
@@ -224,6 +233,7 @@ class CallRunner:
             attempt=attempt,
             approval=record,
             on_progress=progress.tell,
+            claimer=claimer,
         )
 
 

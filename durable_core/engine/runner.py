@@ -94,6 +94,7 @@ class Runner:
             live = await self._load(held)
             if live is None:
                 return
+            live.steps.fence = (self.store, claim.epoch)
             try:
                 await self._advance(live)
             except _Anew:

@@ -12,11 +12,13 @@ from functools import partial
 from typing import Any, Final, cast
 
 from durable_core import codec
+from durable_core.claiming import Claimer
 from durable_core.context import StepContext, entering_step
 from durable_core.engine.threads import Ended, Threads, called, wording
 from durable_core.errors import TooLarge, Unstorable
 from durable_core.failures import Fatal
 from durable_core.operations import Operation, own_copy
+from durable_core.store import Store
 
 VALUE_LIMIT: Final = codec.LIMIT - 16 * 1024
 """Largest result: what it is wrapped in has to fit as well."""
@@ -81,6 +83,8 @@ class Steps:
     """Told to stop, and not yet ended."""
     unnoted: set[str] = field(default_factory=set)
     """Those whose log doesn't say yet that they began more than once."""
+    fence: tuple[Store, int] | None = None
+    """The store, and the epoch under which the run is held: what attempts begun from now on claim keys under."""
 
     def begin(self, op: Operation) -> None:
         """Begin the next attempt of a step, unless too many were cut off."""
@@ -147,13 +151,21 @@ class Steps:
             raise RuntimeError(f"{op.id} is no step")
         call = partial(op.fn, *own_copy(op.args), **own_copy(op.kwargs))  # an attempt may change what it was given
         seconds = None if op.options.timeout is None else op.options.timeout.total_seconds()
-        facts = StepContext(run_id=self.run_id, operation_id=op.id, attempt=number, idempotency_key=f"{self.run_id}:{op.id}")
-        with entering_step(facts):
+        with entering_step(self._facts(op, number)):
             ended = await limited(call, name=op.name, threads=self.threads, seconds=seconds)
         if self.tasks.get(op.id) is task:
             attempted = _attempted(op, number, ended)
             del self.tasks[op.id]
             self._end(attempted)
+
+    def _facts(self, op: Operation, number: int) -> StepContext:
+        claimer = None
+        if self.fence is not None:
+            store, epoch = self.fence
+            loop = asyncio.get_running_loop()
+            claimer = Claimer(store=store, run_id=self.run_id, epoch=epoch, operation_id=op.id, attempt=number, loop=loop)
+        key = f"{self.run_id}:{op.id}"
+        return StepContext(run_id=self.run_id, operation_id=op.id, attempt=number, idempotency_key=key, claimer=claimer)
 
 
 async def limited(call: partial[Any], *, name: str, threads: Threads, seconds: float | None) -> Ended:

@@ -15,6 +15,7 @@ from durable_core.model.commits import (
     SubmissionOutcome,
 )
 from durable_core.model.events import Event, EventDraft
+from durable_core.model.keyclaims import ClaimedKey, ClaimState, KeyRequest
 from durable_core.model.outbox import INTERNAL, Buried, Lane, OutboxDraft, OutboxItem, Postponed, Sent
 from durable_core.model.prompts import AnswerReceipt, Interaction, Prompt, PromptAnswer, Verdict
 from durable_core.model.runs import Claim, Command, Record, Run, Signals, Step
@@ -49,6 +50,8 @@ __all__ = [
     "Buried",
     "Claim",
     "ClaimRequest",
+    "ClaimState",
+    "ClaimedKey",
     "Command",
     "CommandKind",
     "Committed",
@@ -58,6 +61,7 @@ __all__ = [
     "Extra",
     "Incarnation",
     "Interaction",
+    "KeyRequest",
     "Lane",
     "Move",
     "NewRun",

@@ -1,4 +1,4 @@
-"""StoreContract: every promise of `store.Store`, S1 to S36 and S39, as one suite to subclass.
+"""StoreContract: every promise of `store.Store`, S1 to S37 and S39, as one suite to subclass.
 
 What lives here: the sum of the groups. What does not: any test, each is in the module of its concept.
 """
@@ -12,6 +12,7 @@ from durable_core.testing.deploys import Deploys
 from durable_core.testing.events import Events
 from durable_core.testing.interactions import Interactions
 from durable_core.testing.keeping import Keeping
+from durable_core.testing.keyclaims import KeyClaims
 from durable_core.testing.outbox import Outbox
 from durable_core.testing.prompts import Prompts
 from durable_core.testing.records import Records
@@ -22,7 +23,7 @@ __all__ = ["StoreContract"]
 
 
 class StoreContract(
-    Admissions, Claims, Commits, Records, Prompts, Interactions, Outbox, Events, Values, Workflows, Keeping, Deploys
+    Admissions, Claims, Commits, Records, Prompts, Interactions, Outbox, Events, Values, Workflows, Keeping, Deploys, KeyClaims
 ):
     """The promises of a store. Subclass it, implement `make`, and let pytest (asyncio mode "auto") collect the subclass.
 

@@ -34,6 +34,7 @@ _CONTENT = (
     ("moor_admission", "detail"),
     ("moor_record", "body"),
 )
+_GIVEN = "SELECT count(*) FROM moor_claim WHERE done_run = :run_id AND length(value) > 0"
 
 
 async def check_store(store: Store, *, rebuilt: bool = True) -> None:
@@ -74,6 +75,7 @@ async def _check_gone(store: Store, run: Run) -> None:
     for table, column in _CONTENT:
         sql = f"SELECT count(*) FROM {table} WHERE run_id = :run_id AND length({column}) > 0"  # noqa: S608 - names from above
         assert await store.rows(sql, {"run_id": run.run_id}) == [(0,)], f"{table} keeps content of a run that is to be forgotten"
+    assert await store.rows(_GIVEN, {"run_id": run.run_id}) == [(0,)], "a claimed key keeps what a forgotten run gave"
     assert await store.rows(_UNSETTLED, {"run_id": run.run_id}) == [(0,)], "a forgotten run left accepted work without an outcome"
 
 

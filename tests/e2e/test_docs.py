@@ -11,19 +11,26 @@ from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bot import Bot, Tool
+from bot import Bot, Principal, Tool, ToolContext
+from channels.events import Standing
 from channels.testing import ChannelContract
+from durable_core import Fatal
 from durable_core.clock import ManualClock
+from durable_core.context import StepContext, entering_step
+from durable_core.crypto import KeyRing, new_key_entry
 from durable_core.keys import rewrap_all
+from durable_core.registry import step_of
 from durable_core.schema import upgrade
 from durable_core.stores.open import open_store
-from durable_core.testing.builders import message
+from durable_core.testing.builders import START_MS, message
 from tests import house
 from tests.bot.command import ROOT, run
+from tests.durable_core.engine.test_claiming import claimer
 from tests.e2e.demo import Demo
 from tests.e2e.shell import against, prepared
 
@@ -56,7 +63,63 @@ def test_the_code_of_a_guide_runs(name: str) -> None:
 def test_what_follows_an_interruption_is_as_the_table_says() -> None:
     with loaded("durability.md") as names:
         found = {value.name: value.on_interrupt.value for value in names.values() if isinstance(value, Tool)}
-    assert found == {"find_order": "rerun", "refund": "rerun", "send_fax": "ask", "ring_bell": "report"}
+    assert found == {
+        "find_order": "rerun",
+        "refund": "rerun",
+        "create_invoice": "rerun",
+        "send_fax": "ask",
+        "ring_bell": "report",
+    }
+
+
+class Books:
+    """Books that lose an answer when told to."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.cuts_off = False
+
+    async def create(self, order_id: str) -> int:
+        if self.cuts_off:
+            raise ConnectionResetError
+        self.written.append(order_id)
+        return len(self.written)
+
+    async def find(self, order_id: str) -> int | None:
+        return self.written.index(order_id) + 1 if order_id in self.written else None
+
+
+async def test_the_tool_that_claims_says_what_it_knows() -> None:
+    store, books = open_store("sqlite:///:memory:", keys=KeyRing.parse(new_key_entry()), clock=ManualClock(START_MS)), Books()
+    await store.open()
+    alice = Principal("console:alice", "Alice", Standing.MEMBER)
+    ctx = ToolContext("ses_1", alice, call_id="o", deps=SimpleNamespace(books=books), claimer=await claimer(store))
+    with loaded("durability.md") as names:
+
+        async def says(order_id: str) -> str:
+            return str((await names["create_invoice"].run(ctx, {"order_id": order_id})).content)
+
+        assert [await says("a"), await says("a")] == ["invoice 1", "invoice 1, written before"]
+        books.cuts_off = True
+        assert "ConnectionResetError" in await says("b")
+        assert "nobody knows whether b was invoiced" in await says("b")
+        books.written.append("b")
+        assert [await says("b"), await says("b")] == ["invoice 2", "invoice 2, written before"]
+    await store.close()
+
+
+async def test_the_step_that_claims_runs_once_in_all_runs() -> None:
+    store = open_store("sqlite:///:memory:", keys=KeyRing.parse(new_key_entry()), clock=ManualClock(START_MS))
+    await store.open()
+    one = await claimer(store)
+    with loaded("not-durable.md") as names:
+        send = step_of(names["send_fax"])[0]
+        with entering_step(StepContext(run_id=one.run_id, operation_id="o", attempt=1, idempotency_key="k", claimer=one)):
+            assert [await send("17", "555"), await send("17", "556")] == ["sent to 555"] * 2
+            await one.claim("fax:18")
+            with pytest.raises(Fatal, match="attempt 1 of o"):
+                await send("18", "555")
+    await store.close()
 
 
 def test_the_smallest_adapter_is_small() -> None:

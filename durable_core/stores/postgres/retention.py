@@ -35,6 +35,7 @@ _SHRED: Final = (
     "UPDATE moor_prompt SET body = '', note = NULL WHERE run_id = $1",
     "UPDATE moor_interaction SET body = '', note = NULL WHERE run_id = $1",
     "UPDATE moor_outbox SET body = '' WHERE run_id = $1",
+    "UPDATE moor_claim SET value = '' WHERE done_run = $1",
     "UPDATE moor_admission SET detail = NULL WHERE run_id = $1",
     "DELETE FROM moor_record WHERE run_id = $1",
 )

@@ -20,6 +20,7 @@ from durable_core.model import (
     AnswerReceipt,
     Buried,
     Claim,
+    ClaimedKey,
     ClaimRequest,
     Committed,
     DueWork,
@@ -28,6 +29,7 @@ from durable_core.model import (
     Extra,
     Incarnation,
     Interaction,
+    KeyRequest,
     Lane,
     Postponed,
     Prompt,
@@ -45,7 +47,7 @@ from durable_core.model import (
 )
 from durable_core.schema import known
 from durable_core.store import Listener, Store
-from durable_core.stores.postgres import claims, commits, loading, outbox, prompts, reads, retention, runs, workers
+from durable_core.stores.postgres import claims, commits, keyclaims, loading, outbox, prompts, reads, retention, runs, workers
 from durable_core.stores.postgres.alive import GRACE_SECONDS, Heartbeats, Locks
 from durable_core.stores.postgres.connect import Settings
 from durable_core.stores.postgres.database import SETTLE, Database
@@ -243,6 +245,17 @@ class PostgresStore(Store):
 
     async def unstrand(self, run_id: str) -> bool:
         return await self._database.write(lambda tx: claims.unstrand(tx, run_id))
+
+    # ── claimed keys ──
+
+    async def claim_key(self, request: KeyRequest) -> ClaimedKey:
+        return await self._database.write(lambda tx: keyclaims.claim(tx, request))
+
+    async def finish_key(self, request: KeyRequest, value: bytes) -> ClaimedKey:
+        return await self._database.write(lambda tx: keyclaims.finish(tx, request, value))
+
+    async def release_key(self, request: KeyRequest) -> None:
+        await self._database.write(lambda tx: keyclaims.release(tx, request))
 
     # ── keeping ──
 

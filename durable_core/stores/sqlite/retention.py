@@ -32,6 +32,7 @@ _SHRED: Final = (
     "UPDATE moor_run SET session_key = X'', header = X'', purged_at = :now, purge_at = NULL WHERE run_id = :run_id",
     "UPDATE moor_prompt SET body = X'', note = NULL WHERE run_id = :run_id",
     "UPDATE moor_interaction SET body = X'', note = NULL WHERE run_id = :run_id",
+    "UPDATE moor_claim SET value = X'' WHERE done_run = :run_id",
     "UPDATE moor_admission SET detail = NULL WHERE run_id = :run_id",
     "DELETE FROM moor_record WHERE run_id = :run_id",
 )

@@ -25,6 +25,7 @@ from durable_core.model import (
     AnswerReceipt,
     Buried,
     Claim,
+    ClaimedKey,
     ClaimRequest,
     Committed,
     DueWork,
@@ -33,6 +34,7 @@ from durable_core.model import (
     Extra,
     Incarnation,
     Interaction,
+    KeyRequest,
     Lane,
     Postponed,
     Prompt,
@@ -51,7 +53,7 @@ from durable_core.model import (
 from durable_core.store import Listener, Store
 from durable_core.stores.sealing import Sealing
 from durable_core.stores.sqlite import admission as admissions
-from durable_core.stores.sqlite import claims, commits, outbox, prompts, reads, retention, runs, workers
+from durable_core.stores.sqlite import claims, commits, keyclaims, outbox, prompts, reads, retention, runs, workers
 from durable_core.stores.sqlite.connect import MEMORY, connect
 from durable_core.stores.sqlite.glance import Glance
 from durable_core.stores.sqlite.reader import Reader
@@ -245,6 +247,17 @@ class SqliteStore(Store):
 
     async def unstrand(self, run_id: str) -> bool:
         return await self._writer.run(lambda tx: claims.unstrand(tx, run_id))
+
+    # ── claimed keys ──
+
+    async def claim_key(self, request: KeyRequest) -> ClaimedKey:
+        return await self._writer.run(lambda tx: keyclaims.claim(tx, request))
+
+    async def finish_key(self, request: KeyRequest, value: bytes) -> ClaimedKey:
+        return await self._writer.run(lambda tx: keyclaims.finish(tx, request, value))
+
+    async def release_key(self, request: KeyRequest) -> None:
+        await self._writer.run(lambda tx: keyclaims.release(tx, request))
 
     # ── keeping ──
 
