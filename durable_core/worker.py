@@ -18,7 +18,7 @@ from typing import Protocol
 from durable_core import internal
 from durable_core.errors import LeaseLost, Unavailable
 from durable_core.failpoints import hit
-from durable_core.model import INTERNAL, Abilities, Claim, ClaimRequest, Incarnation, Interaction, Lane
+from durable_core.model import ALONE_AFTER_CRASHES, INTERNAL, Abilities, Claim, ClaimRequest, Incarnation, Interaction, Lane
 from durable_core.retention import PurgeOptions, Purger
 from durable_core.store import Store
 
@@ -257,7 +257,7 @@ class Worker:
         claims = await self._store.claim(request)
         if not claims and not self._held:
             claims = await self._store.claim(replace(request, limit=1, alone=True))
-            self._alone = bool(claims)
+            self._alone = any(claim.crashes >= ALONE_AFTER_CRASHES for claim in claims)  # others may have come in meanwhile
         self._claimed += len(claims)
         for claim in claims:
             self.hold(claim)

@@ -55,10 +55,11 @@ async def effect(run_id: str, n: int) -> str:
 
 
 @step
-async def slow(run_id: str, seconds: float) -> str:
-    """Say that it began, take a while, and return who ran it."""
+async def slow(run_id: str, gate: str) -> str:
+    """Say that it began, wait until there is a file, and return who ran it."""
     say(began=run_id)
-    await asyncio.sleep(seconds)
+    while not Path(gate).exists():  # noqa: ASYNC240 - of a file of its own
+        await asyncio.sleep(0.02)
     return _owner
 
 
@@ -68,8 +69,8 @@ async def five(ctx: WorkflowContext) -> list[str]:
 
 
 @workflow
-async def long(ctx: WorkflowContext, seconds: float) -> str:
-    owner: str = await ctx.step(slow, ctx.run_id, seconds)
+async def long(ctx: WorkflowContext, gate: str) -> str:
+    owner: str = await ctx.step(slow, ctx.run_id, gate)
     return owner
 
 
