@@ -88,7 +88,9 @@ class Worker:
         self._held: dict[str, tuple[Held, asyncio.Task[None]]] = {}
         self._lanes: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._interactions: set[asyncio.Task[None]] = set()
-        self._alone = False
+        self.alone = False  # whether one that crashed its workers may be here: nothing begins beside it
+        self.beginning: set[asyncio.Task[object]] = set()
+        """Starts under way that may bring their runs along (engine/beginning.py)."""
         self._claimed = 0
         self._limit: int | None = None
         self._sweep_at = 0.0
@@ -177,11 +179,6 @@ class Worker:
         """How many runs are being advanced."""
         return len(self._held)
 
-    @property
-    def spare(self) -> int:
-        """How many runs may begin where they are started: so many that half of the places are left to what is due."""
-        return 0 if self._alone or self._stopping else self._options.concurrency // 2 - len(self._held)
-
     # ── hearing of changes ──
 
     def _on_change(self, run_ids: Sequence[str] | None) -> None:
@@ -247,17 +244,20 @@ class Worker:
         return min([self._options.poll, *(wait / 1000 for wait in later)])
 
     async def _claim_runs(self) -> int:
-        room = self._options.concurrency - len(self._held)
+        room = self._options.concurrency - len(self._held) - len(self.beginning)
         if self._limit is not None:
             room = min(room, self._limit - self._claimed)
-        if room <= 0 or self._alone:
+        if room <= 0 or self.alone:
             return 0
         owner, lease_ms = self.incarnation.owner, int(self._options.lease * 1000)
         request = ClaimRequest(owner=owner, lease_ms=lease_ms, limit=room, abilities=self._abilities)
         claims = await self._store.claim(request)
-        if not claims and not self._held:
-            claims = await self._store.claim(replace(request, limit=1, alone=True))
-            self._alone = any(claim.crashes >= ALONE_AFTER_CRASHES for claim in claims)  # others may have come in meanwhile
+        if not claims and not self._held and not self.beginning:
+            self.alone = True  # nothing begins meanwhile
+            try:
+                claims = await self._store.claim(replace(request, limit=1, alone=True))
+            finally:
+                self.alone = any(claim.crashes >= ALONE_AFTER_CRASHES for claim in claims)  # others may have come in meanwhile
         self._claimed += len(claims)
         for claim in claims:
             self.hold(claim)
@@ -291,7 +291,7 @@ class Worker:
         finally:
             if run_id in self._held and self._held[run_id][0] is held:
                 del self._held[run_id]
-            self._alone = False
+            self.alone = False
             self._wake.set()
 
     async def _give_back(self, held: Held, *, charged: bool) -> None:

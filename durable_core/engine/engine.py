@@ -122,7 +122,7 @@ class Engine:
             try:
                 self._worker = self._new_worker()
                 await self._worker.start()
-                self._beginnings = Beginnings(store, self._worker, lease=self._options.lease)
+                self._beginnings = Beginnings(store, self._worker, self._options)
             except BaseException:
                 await self.close(0)
                 raise

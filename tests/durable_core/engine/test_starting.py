@@ -10,7 +10,7 @@ import pytest
 
 from durable_core.context import WorkflowContext
 from durable_core.engine.engine import Engine
-from durable_core.errors import Conflict, NotFound, RunFailed, Unstorable
+from durable_core.errors import CommitUnknown, Conflict, NotFound, RunFailed, Unstorable
 from durable_core.model import Admission, Claim, ClaimRequest, Committed, Receipt, StepCommit
 from durable_core.operations import Option
 from durable_core.registry import UnknownWorkflow, WorkflowNameTaken, step, workflow
@@ -311,6 +311,45 @@ async def test_a_start_is_taken_where_it_comes_in_while_half_of_the_places_are_f
         gate.set()
         assert [await result(run) for run in (first, second, third)] == [0, 1, 2]
         assert len(begun) == 1
+
+
+async def test_nothing_begins_beside_a_run_that_is_taken_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+    store = await world.open_store()
+    claim = store.claim
+
+    async def slow(request: ClaimRequest) -> list[Claim]:
+        if request.alone:
+            asked.set()
+            await answered.wait()
+        return await claim(request)
+
+    monkeypatch.setattr(store, "claim", slow)
+    async with world.engine(doubled, store=store) as engine:
+        begun = begun_of(engine, monkeypatch)
+        await asked.wait()
+        run = await engine.start(doubled, 3)
+        assert begun == []
+        answered.set()
+        assert await result(run) == 6
+
+
+async def test_a_run_that_may_have_been_taken_waits_for_no_lease(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world.engine(doubled) as engine:
+        begin = engine.store.begin
+
+        async def lost(admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
+            await begin(admission, request)
+            raise CommitUnknown("the answer was lost")
+
+        monkeypatch.setattr(engine.store, "begin", lost)
+        with pytest.raises(CommitUnknown):
+            await engine.start(doubled, 3, key="k")
+        monkeypatch.setattr(engine.store, "begin", begin)
+        run = await engine.start(doubled, 3, key="k")
+        assert await result(run) == 6
+        (view,) = await engine.runs()
+        assert view.run_id == run.run_id
 
 
 async def test_a_start_whose_caller_is_gone_is_advanced_all_the_same(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
