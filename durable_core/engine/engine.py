@@ -19,7 +19,7 @@ from durable_core import codec
 from durable_core.clock import Clock, DatabaseClock, milliseconds
 from durable_core.crypto import payload_digest
 from durable_core.engine.beginning import Beginnings
-from durable_core.engine.handles import PromptView, RunHandle, RunView, Waiters, view_of
+from durable_core.engine.handles import PromptView, RunHandle, RunView, Waiters, row_view
 from durable_core.engine.opening import opened
 from durable_core.engine.runner import Runner
 from durable_core.engine.signals import by_hook, cancel_admission, signal_admission
@@ -245,7 +245,7 @@ class Engine:
         """Return runs, the youngest first; `status` as in `RunView`, looked for among the youngest 10,000."""
         most = limit if status is None else _MOST
         rows, now = await self.store.rows(_RUNS, {"name": workflow or "", "most": most}), await self.store.now()
-        views = [view_of(row, now) for row in rows]
+        views = [row_view(row, now) for row in rows]
         return [view for view in views if status is None or view.status == status][:limit]
 
     async def events(self, run_id: str, *, start: int = 0, follow: bool = False) -> AsyncIterator[EventView]:

@@ -242,7 +242,7 @@ def status_of(status: str, phase: str, end_reason: str | None, stranded: str | N
     return "waiting" if phase == Phase.WAITING or delayed else "running"
 
 
-def view_of(row: tuple[Any, ...], now: int) -> RunView:
+def row_view(row: tuple[Any, ...], now: int) -> RunView:
     """Return a run as its columns tell of it."""
     run_id, name, status, phase, end_reason, stranded, created_at, ended_at, wake_at = row
     word = status_of(status, phase, end_reason, stranded, delayed=is_delayed(phase, wake_at, now))
