@@ -20,6 +20,7 @@ from bot.errors import NotReady
 from bot.ingress import Ingress, Taken
 from bot.leftovers import Leftovers
 from bot.people import People
+from bot.prompts import Prompts
 from bot.pulse import Pulse
 from bot.session.handoff import Deploy
 from bot.session.live import WarmHistories
@@ -79,6 +80,7 @@ class Runtime:
     store: Store
     streams: Streams
     sessions: Sessions
+    prompts: Prompts
     answers: Answers
     taker: Ingress
     leftovers: Leftovers
@@ -221,10 +223,11 @@ async def open_runtime(
         message_bytes=bot.limits.message_bytes,
         leftovers=leftovers,
     )
+    prompts = Prompts(store=store, answers=answers)
     sessions = Sessions(
         store=store,
         streams=streams,
-        answers=answers,
+        prompts=prompts,
         agents=[agent.name for agent in bot.agents],
         deployment=settings.deployment,
         lifetime_ms=bot.lifetime_ms,
@@ -243,6 +246,7 @@ async def open_runtime(
         store=store,
         streams=streams,
         sessions=sessions,
+        prompts=prompts,
         answers=answers,
         taker=taker,
         leftovers=leftovers,
