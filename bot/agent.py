@@ -13,10 +13,12 @@ from typing import Final
 
 from bot.approvals import Approval
 from bot.errors import BadModel
+from bot.flows.tools import workflow_tool
 from bot.model import Model
 from bot.models import open_model
 from bot.policies import When
 from bot.tools import Effect, Tool
+from durable_core.registry import Workflow
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
@@ -42,16 +44,27 @@ class Agent:
     model: str | Model
     _: KW_ONLY
     instructions: str = ""
-    tools: Sequence[Tool] = ()
+    tools: Sequence[Tool | Workflow] = ()
     approval: Approval | When | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tools", tuple(self.tools))
+        offered = tuple(workflow_tool(entry) if isinstance(entry, Workflow) else entry for entry in self.tools)
+        object.__setattr__(self, "tools", offered)
+
+    @property
+    def offered(self) -> tuple[Tool, ...]:
+        """Its tools; a workflow is one by now."""
+        return tuple(entry for entry in self.tools if isinstance(entry, Tool))
+
+    @property
+    def workflows(self) -> tuple[Workflow, ...]:
+        """The workflows that its tools start."""
+        return tuple(tool.workflow for tool in self.offered if tool.workflow is not None)
 
     @property
     def gated(self) -> tuple[Tool, ...]:
         """The tools with the approval that holds for each: its own, else, of one that writes, the agent's."""
-        return tuple(replace(tool, approval=gate_of(tool, self.approval)) for tool in self.tools)
+        return tuple(replace(tool, approval=gate_of(tool, self.approval)) for tool in self.offered)
 
     def problems(self) -> tuple[str, ...]:
         """List everything that keeps this agent from starting."""
@@ -85,4 +98,4 @@ class Agent:
 
     def tool(self, name: str) -> Tool | None:
         """Find a tool by the name a model or a record uses."""
-        return next((entry for entry in self.tools if entry.name == name), None)
+        return next((entry for entry in self.offered if entry.name == name), None)

@@ -104,9 +104,9 @@ def by_problems(by: Any, *, of: str = "by=") -> list[str]:
 
 def listed(by: Any) -> tuple[str, ...] | None:
     """The people that a list names, each once; None if it isn't one."""
-    if by is None or isinstance(by, Group | str) or callable(by):
+    if not isinstance(by, Sequence) or isinstance(by, str):
         return None
-    return tuple(dict.fromkeys(by))
+    return tuple(name for place, name in enumerate(by) if name not in by[:place])
 
 
 def describe_by(by: Any, *, requester: str = "whoever asked") -> str:

@@ -25,7 +25,7 @@ from bot.given import Given, given
 from bot.leftovers import Dormant, Leftovers
 from bot.people import LookUpFailed, People
 from bot.principal import Principal
-from bot.rights import Rights
+from bot.rights import Rights, storable
 from bot.session.edits import NotEdited
 from bot.session.ready import ReadyAgent
 from bot.settling import counted_events, giver, giver_json, settled_events, shown_name
@@ -51,6 +51,7 @@ log = logging.getLogger("moorings.answers")
 
 UNREADABLE_MS: Final = 5_000
 """How long an answer that a newer version asked for is left to that version before it is looked at again."""
+FORGOTTEN: Final = "What you changed was deleted before it was looked at. Answer again."
 WAIT_SECONDS: Final = 2.0
 """How long a caller waits for an answer that a worker has to decide."""
 
@@ -147,7 +148,8 @@ class Answers:
                 told |= {"edits": dict(made.edits), "binding": made.binding}
         if override is not None:
             told["reason"] = override
-        judge = "edits" in told
+        # whom a list names is looked up too, where the platform has to be asked who they are: access may say no
+        judge = "edits" in told or (prompt.policy is AnswerPolicy.LISTED and override is None and self.people.asks(principal))
         at_once = not judge and (prompt.policy is not AnswerPolicy.FUNCTION or override is not None)
         submission_id = way.submission_id or new_id("sub")
         answer = PromptAnswer(
@@ -163,7 +165,7 @@ class Answers:
             principal=principal.id,
             name=shown_name(principal, body),
             via=way.via,
-            body=codec.encode(giver_json(principal, place, way.tell_at, way.together)),
+            body=codec.encode({**giver_json(principal, place, way.tell_at, way.together), "edited": "edits" in told}),
             refused=refused,
             tell=tell(way.tell_at, way.together or (submission_id,), principal),
             events=settled_events(prompt, principal, read.outcome, reason=override) if at_once else (),
@@ -242,7 +244,7 @@ class Answers:
         principal, place, tell_at, together = giver(who)
         try:
             principal, place = await self.people.resolve(principal, place, tell_at[1] if tell_at is not None else None)
-            refusal = self._refusal(interaction, principal, place)
+            refusal = self._refusal(interaction, principal, place, edited_call=bool(who.get("edited")))
             reason = (await limited(refusal, self.policy_seconds)).value()
         except LookUpFailed as error:
             if not self.look_ups.exhausted(interaction.attempts):
@@ -271,15 +273,17 @@ class Answers:
         wait = self.look_ups.delay_ms(interaction.attempts, retry_after=error.retry_after)
         await self.store.postpone(interaction, until=await self.store.now() + wait)
 
-    async def _refusal(self, interaction: Interaction, principal: Principal, place: Place) -> str | None:
+    async def _refusal(self, interaction: Interaction, principal: Principal, place: Place, *, edited_call: bool) -> str | None:
         decision = await decide_access(self.access, principal, place, Action.CLICK, threads=self.threads)
         if isinstance(decision, Deny):
             return decision.text
-        prompt, note = interaction.prompt, interaction.answer.note
-        refused = await self.rights.refusal(prompt, interaction.run_name, principal)
-        told = formats.read(Kind.NOTE, note, run_id=prompt.run_id) if note is not None else {}
-        if refused is not None or not told.get("edits"):
+        prompt, answer = interaction.prompt, interaction.answer
+        refused = await self.rights.refusal(prompt, interaction.run_name, principal, outcome=answer.outcome)
+        if refused is not None:
             return refused
+        told = formats.read(Kind.NOTE, answer.note, run_id=prompt.run_id) if answer.note is not None else {}
+        if not told.get("edits"):
+            return FORGOTTEN if edited_call else None
         return await self.rights.edit_refusal(prompt, interaction.run_name, principal, told)
 
 
@@ -290,7 +294,7 @@ def belongs(prompt: Prompt, session_id: str) -> bool:
 
 def _digest(prompt_id: str, read: Given, way: Way, override: str | None) -> bytes:
     """Tell one answer from another, by what was given alone: what comes of it must not matter to a repeat."""
-    more: dict[str, JsonValue] = {"edits": dict(read.edits)} if read.edits else {}
+    more: dict[str, JsonValue] = {"edits": dict(read.edits) if storable(read.edits) else None} if read.edits else {}
     more |= {"override": override} if override is not None else {}
     told: dict[str, JsonValue] = {"prompt": prompt_id, "option": read.option_id, "text": read.words, "of": way.of}
     return payload_digest(codec.encode({**told, **more}))

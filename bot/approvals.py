@@ -19,7 +19,7 @@ from bot.edge import is_async
 from bot.masks import scrubbed
 from bot.policies import When, when_problems
 from bot.principal import Principal
-from bot.routes import Escalation, OnExpiry, Route, expiry_problems, levels, route_problems
+from bot.routes import Address, Escalation, OnExpiry, Route, expiry_problems, levels, route_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,9 @@ class Approval:
 
     def __post_init__(self) -> None:
         """Keep what was listed from changing."""
+        names = listed(self.by)
+        if names is not None:
+            object.__setattr__(self, "by", names)
         if not isinstance(self.edit, str):
             object.__setattr__(self, "edit", tuple(self.edit))
         if not isinstance(self.on_expiry, str | Escalation):
@@ -121,6 +124,12 @@ class Approval:
     def levels(self) -> tuple[Escalation, ...]:
         """Who is asked next, and next, when nobody answers."""
         return levels(self.on_expiry)
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """Every place that it names."""
+        places = [self.route, *(level.to for level in self.levels)]
+        return tuple(place for place in places if isinstance(place, Address))
 
     @property
     def policy(self) -> Policy:

@@ -144,7 +144,7 @@ def _detail(prompt: Prompt, body: Mapping[str, Any]) -> str:
     detail = str(body["detail"])
     if not prompt.level or not prompt.asked:
         return detail
-    before, now = f"{body.get('waiting_for')} may answer", f"Nobody answered in time, so now {prompt.asked} may answer"
+    before, now = f"{body.get('waiting_for')} may answer", f"{prompt.asked} may answer, as nobody did in time"
     return detail.replace(before, now, 1) if before in detail else f"{now}. {detail}".strip()
 
 
@@ -167,7 +167,7 @@ def _buttons(prompt: Prompt, body: Mapping[str, Any]) -> tuple[Button, ...]:
         buttons += _with_form(prompt, body, option)
     if body.get("allow_freeform") is True:
         field = FormField(TEXT, "Your answer", multiline=True, required=True)
-        form = Form("Your answer", button_value(prompt.prompt_id, ""), submit="Send", fields=(field,))
+        form = Form("Answer in words", button_value(prompt.prompt_id, ""), submit="Send", fields=(field,))
         buttons.append(Button("Answer in words", form_value(prompt.prompt_id, FREE_TEXT), form=form))
     return tuple(buttons)
 
@@ -239,7 +239,7 @@ def _together(items: Sequence[CardItem]) -> CardOutcome | None:
     if not outcomes:
         return None
     counts = Counter(outcome.kind for outcome in outcomes)
-    kind = outcomes[0].kind if len(counts) == 1 else "answered"
+    kind: OutcomeKind = outcomes[0].kind if len(counts) == 1 else "mixed"
     words = {outcome.text for outcome in outcomes}
     counted = ", ".join(f"{count} {_WORDS[one]}" for one, count in counts.items())
     return CardOutcome(kind, words.pop() if len(words) == 1 else counted, at=max(outcome.at for outcome in outcomes))
@@ -253,6 +253,7 @@ _WORDS: Final[dict[OutcomeKind, str]] = {
     "cancelled": "no longer needed",
     "ignored": "no longer needed",
     "overridden": "decided by override",
+    "mixed": "settled",
 }
 
 
@@ -270,7 +271,7 @@ def settled_words(prompt: Prompt, body: Mapping[str, Any]) -> str:
         case PromptOutcome.APPROVED:
             voted = [vote.name or vote.principal for vote in prompt.votes if vote.principal != prompt.settled_by]
             names = [*voted, who] if prompt.quorum > 1 and not override else [who]
-            changed = ", with changes" if note.get("edits") else ""
+            changed = " with changes" if note.get("edits") else ""
             return f"Approved by {_listed(names)}{override}{changed}"
         case PromptOutcome.DENIED:
             return f"Denied by {who}{override}"

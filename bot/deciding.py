@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from bot.answerers import POLICY_SECONDS, Group, Groups, listed
 from bot.approvals import Approval, ToolCall
@@ -30,11 +30,14 @@ async def _unheard(_: str) -> None:
     """Drop the words a judge streams."""
 
 
+Says: TypeAlias = Literal["ask", "allow", "deny"]
+
+
 @dataclass(frozen=True, slots=True)
 class Ruled:
     """Whether a call waits for a person, and why, in words for them."""
 
-    says: Literal["ask", "allow", "deny"]
+    says: Says
     why: str = ""
     """Of a denial the author's reason, of a judge what it said."""
 

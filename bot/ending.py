@@ -1,21 +1,52 @@
 """What readers are told when a session is ended from outside of its turns.
 
-What lives here: the events. What does not: ending (the store does), turns that end by themselves (bot/turn/).
+What lives here: the events, and the end of runs that work for it. What does not: turns that end by themselves (bot/turn/).
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
+
 from pydantic import JsonValue
 
+from bot import formats
 from bot.cards import prompt_body
+from bot.formats import Kind
 from durable_core import codec
-from durable_core.model import EventDraft, Prompt, Run
+from durable_core.engine.signals import cancel_admission
+from durable_core.errors import NotFound, RunChanged, SessionEnded
+from durable_core.model import EventDraft, Prompt, Run, RunStatus, SeenOpen
 from durable_core.store import Store
 
 
-async def ending_events(store: Store, run: Run, *, reason: str, by: str, note: str | None = None) -> list[EventDraft]:
+async def end_session(store: Store, run: Run, *, reason: str, by: str, note: str | None = None) -> bool:
+    """End a session whoever owns it, and stop the runs that work for it; False when it had ended already."""
+    for child in await _at_work(store, run):
+        with contextlib.suppress(NotFound, SessionEnded):
+            await store.admit(cancel_admission(child, reason=f"its conversation was ended: {reason}", by=by, key="parent"))
+    while True:
+        current = await store.run(run.run_id)
+        prompts = await store.open_prompts(run.run_id)
+        seen = SeenOpen(turn_id=current.turn_id, prompts=frozenset(prompt.prompt_id for prompt in prompts))
+        events = ending_events(current, prompts, reason=reason, by=by, note=note)
+        try:
+            return await store.end(run.run_id, reason=reason, events=events, seen=seen)
+        except RunChanged:  # somebody answered, or a turn went on: readers must not be told otherwise
+            continue
+
+
+async def _at_work(store: Store, run: Run) -> list[str]:
+    """The runs that work for calls of a session's turn, as its last step says."""
+    if run.status is not RunStatus.OPEN or run.turn_id is None or run.step_no == 0:
+        return []
+    steps = await store.steps(run.run_id, start=run.step_no - 1)
+    turn = (formats.show(Kind.STEP, steps[-1].output).get("state") or {}).get("turn") if steps else None
+    return [str(one["child"]) for one in (turn or {}).get("pending") or () if one.get("child")]
+
+
+def ending_events(run: Run, prompts: Sequence[Prompt], *, reason: str, by: str, note: str | None = None) -> list[EventDraft]:
     """Tell that nobody has to answer any more, that the turn is over, and that the session is."""
-    prompts = await store.open_prompts(run.run_id)
     events = [EventDraft(type="input.resolved", body=codec.encode(_withdrawn(prompt))) for prompt in prompts]
     if run.turn_id is not None:
         events.append(EventDraft(type="turn.cancelled", body=codec.encode({"turn_id": run.turn_id})))

@@ -34,8 +34,8 @@ class Parameters(NamedTuple):
     secret: tuple[str, ...]
 
 
-def arguments_model(name: str, function: Callable[..., Any]) -> Parameters:
-    """Build the description, the arguments model and its JSON Schema.
+def arguments_model(name: str, function: Callable[..., Any], *, context: type = ToolContext) -> Parameters:
+    """Build the description, the arguments model and its JSON Schema; the first parameter is the ``context``.
 
     Fields are numbered and carry the parameter's name as alias: a parameter may be called ``schema`` or ``copy``, which a
     model's field may not.
@@ -54,8 +54,8 @@ def arguments_model(name: str, function: Callable[..., Any]) -> Parameters:
         raise BadTool(name, f"its signature can't be read: {error}") from error
     description, texts = describe(function)
     first, *others = signature.parameters.values() or (None,)
-    if first is None or not _is_context(hints.get(first.name)):
-        raise BadTool(name, "its first parameter must be a ToolContext")
+    if first is None or not _is(hints.get(first.name), context):
+        raise BadTool(name, f"its first parameter must be a {context.__name__}")
     fields = {f"arg{number}": _field(name, parameter, hints, texts) for number, parameter in enumerate(others)}
     unknown = sorted(set(texts) - {parameter.name for parameter in signature.parameters.values()})
     if unknown:
@@ -64,8 +64,8 @@ def arguments_model(name: str, function: Callable[..., Any]) -> Parameters:
     return Parameters(description, model, cast("dict[str, JsonValue]", unmarked(schema)), marked(schema))
 
 
-def _is_context(hint: object) -> bool:
-    return hint is ToolContext or typing.get_origin(hint) is ToolContext
+def _is(hint: object, context: type) -> bool:
+    return hint is context or typing.get_origin(hint) is context
 
 
 def _field(name: str, parameter: inspect.Parameter, hints: dict[str, Any], texts: dict[str, str]) -> tuple[Any, FieldInfo]:
@@ -74,7 +74,7 @@ def _field(name: str, parameter: inspect.Parameter, hints: dict[str, Any], texts
     if parameter.name not in hints:
         raise BadTool(name, f"parameter {parameter.name!r} has no type")
     hint = hints[parameter.name]
-    if _is_context(hint):
+    if _is(hint, ToolContext):
         raise BadTool(name, f"parameter {parameter.name!r} is a second ToolContext")
     default: Any = ... if parameter.default is inspect.Parameter.empty else parameter.default
     text = texts.get(parameter.name)

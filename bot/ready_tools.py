@@ -18,7 +18,7 @@ from bot.turn.questions import Pause, Question, Silence
 MAX_OPTIONS: Final = 50
 MAX_SLEEP_SECONDS: Final = 30 * 24 * 60 * 60
 
-_Option = Annotated[str, Field(min_length=1, max_length=75)]
+_Option = Annotated[str, Field(pattern=r"\S", max_length=75)]
 """As long as a button may be."""
 
 
@@ -29,7 +29,7 @@ def _no_body(name: str) -> RuntimeError:
 @tool(effect="read", name="ask_question")
 async def _ask_question(
     ctx: ToolContext[Any],
-    text: Annotated[str, Field(min_length=1, max_length=3_000)],
+    text: Annotated[str, Field(pattern=r"\S", max_length=3_000)],
     options: Annotated[list[_Option], Field(max_length=MAX_OPTIONS)] | None = None,
     allow_freeform: bool = True,  # noqa: FBT001, FBT002 - a model gives arguments by name
 ) -> dict[str, str]:

@@ -26,7 +26,9 @@ from bot.session.ready import ReadyAgent
 from bot.telling import NOT_ALLOWED, NOT_YOURS
 from bot.tools import Tool
 from bot.turn.state import state_from_json
-from durable_core.model import AnswerPolicy, Prompt
+from durable_core import codec
+from durable_core.errors import TooLarge, Unstorable
+from durable_core.model import AnswerPolicy, Prompt, PromptOutcome
 from durable_core.store import Store
 
 log = logging.getLogger("moorings.answers")
@@ -59,7 +61,9 @@ class Rights:
             log.exception("whether %s may answer %s could not be decided", principal.id, prompt.prompt_id)
             return False
 
-    async def refusal(self, prompt: Prompt, run_name: str, principal: Principal) -> str | None:
+    async def refusal(
+        self, prompt: Prompt, run_name: str, principal: Principal, *, outcome: PromptOutcome | None = None
+    ) -> str | None:
         """Why the prompt's own policy refuses somebody, by its present level; None if it doesn't."""
         body = prompt_body(prompt)
         requester = Principal.from_json(body["requester"])
@@ -73,8 +77,11 @@ class Rights:
         by_approval = body.get("by_approval", prompt.kind == "approval")
         approval = tool.approval if tool is not None and by_approval else None
         if tool is None or approval is None:
-            mine = principal.id == requester.id and not principal.anonymous
-            return None if mine else NOT_YOURS
+            named = (requester.id,) if prompt.policy is not AnswerPolicy.LISTED or by_approval else prompt.answerers
+            if principal.anonymous or principal.id not in named:
+                return NOT_YOURS
+            # others were asked, by a rule that is gone: nobody approves in their place
+            return CHANGED_TOOL if by_approval and outcome is PromptOutcome.APPROVED else None
         asked = await self._asked(prompt, body)
         try:
             call = tool.call(asked.arguments, asked.call_id, requester=requester)
@@ -120,6 +127,8 @@ class Rights:
         tool = await self.editable(prompt)
         if tool is None:
             return NotEdited(f"{', '.join(sorted(edits))} may not be changed here.")
+        if not storable(edits):
+            return NotEdited("What was changed can't be kept: it is too large, or no JSON.")
         return edited(tool, await self._asked(prompt, body), edits, requester=Principal.from_json(body["requester"]))
 
     async def _asked(self, prompt: Prompt, body: Mapping[str, Any]) -> Call:
@@ -134,3 +143,12 @@ class Rights:
             if found:
                 return found[0]
         return shown
+
+
+def storable(edits: Mapping[str, JsonValue]) -> bool:
+    """Whether changes can be kept: what comes from outside may be anything."""
+    try:
+        codec.encode(dict(edits))
+    except (TooLarge, Unstorable, ValueError, TypeError, RecursionError):
+        return False
+    return True

@@ -12,11 +12,13 @@ import sys
 from dataclasses import dataclass, field
 
 from bot import formats
+from bot.access import members_only
 from bot.answers import Answers
 from bot.app import Bot
 from bot.console.board import Board
 from bot.egress import Egress
 from bot.errors import NotReady
+from bot.flows.surface import InConversation
 from bot.ingress import Ingress, Taken
 from bot.leftovers import Leftovers
 from bot.people import People
@@ -34,9 +36,11 @@ from channels.errors import ChannelError
 from channels.http import WebhookRequest, WebhookResponse
 from durable_core.clock import Clock, DatabaseClock
 from durable_core.crypto import KeyRing
+from durable_core.engine.runner import Runner
 from durable_core.errors import NotFound
 from durable_core.keys import Keys
-from durable_core.model import Abilities, Interaction, Lane
+from durable_core.model import Abilities, Interaction, Lane, RunKind
+from durable_core.registry import Registry
 from durable_core.store import Store
 from durable_core.stores.open import StoreOptions, open_store
 from durable_core.stranding import Strandings
@@ -54,12 +58,16 @@ class Duties:
     """What a worker does with what it takes."""
 
     runner: SessionRunner
+    flows: Runner
     egress: Egress
     answers: Answers
 
     async def advance(self, held: Held) -> None:
-        """Advance a session."""
-        await self.runner.advance(held)
+        """Advance a session, or a workflow that works for one."""
+        if held.claim.kind is RunKind.WORKFLOW:
+            await self.flows.advance(held)
+        else:
+            await self.runner.advance(held)
 
     async def send(self, lane: Lane) -> None:
         """Send what an address is owed."""
@@ -89,6 +97,7 @@ class Runtime:
     channels: dict[str, Channel]
     platform: ConsolePlatform | None
     console: Board | None
+    clock: Clock
     options: WorkerOptions = field(default_factory=WorkerOptions)
     worker: Worker | None = None
     _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
@@ -130,9 +139,20 @@ class Runtime:
                 code=abilities.code,
                 transcripts=self.bot.inherit_transcript,
             ),
+            keep_ms=self.bot.retention.keep_ms,
         )
+        flows = Runner(
+            store=self.store,
+            registry=self.bot.registry,
+            clock=self.clock,
+            public_url=self.settings.public_url,
+            keep_ms=self.bot.retention.keep_ms,
+            surface=InConversation(judged_by_code=self.bot.access is not members_only),
+            deps=deps,
+        )
+        flows.abilities = abilities
         egress = Egress(store=self.store, channels=self.channels, owner=owner, leftovers=self.leftovers)
-        duties = Duties(runner=runner, egress=egress, answers=self.answers)
+        duties = Duties(runner=runner, flows=flows, egress=egress, answers=self.answers)
         deployment = self.settings.deployment
         return Worker(self.store, duties, owner=owner, deployment=deployment, abilities=abilities, options=self.options)
 
@@ -201,7 +221,7 @@ async def open_runtime(
     if platform is not None:
         await _check_console(platform, settings)
     streams = Streams(store, formats.UPCASTERS)
-    leftovers = await _leftovers(store, settings)
+    leftovers = await _leftovers(store, settings, bot.registry)
     by_name = {channel.name: channel for channel in channels}
     answers = Answers(
         store=store,
@@ -255,6 +275,7 @@ async def open_runtime(
         channels=by_name,
         platform=platform,
         console=board,
+        clock=clock or DatabaseClock(),
         options=options or WorkerOptions(concurrency=settings.concurrency),
     )
 
@@ -268,10 +289,11 @@ def keys_of(bot: Bot | None, settings: Settings) -> Keys:
     return KeyRing.parse(settings.encryption_keys)
 
 
-async def _leftovers(store: Store, settings: Settings) -> Leftovers:
+async def _leftovers(store: Store, settings: Settings, registry: Registry) -> Leftovers:
     """What this process can read, and from when on it looks who else can."""
-    code = fingerprint(version(), settings.deployment, f"{sys.version_info.major}.{sys.version_info.minor}")
-    abilities = Abilities(code=code, since=settings.dormant_before)
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    code = fingerprint(version(), settings.deployment, python, registry.fingerprint)
+    abilities = Abilities(code=code, since=settings.dormant_before, workflows=registry.names)
     strandings = Strandings(store=store, abilities=abilities, since=await store.now())
     return Leftovers(store=store, strandings=strandings, dormant_before=settings.dormant_before)
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from bot import participants
-from bot.ending import ending_events
+from bot.ending import end_session
 from bot.errors import Problem
 from bot.leftovers import Leftovers
 from bot.principal import Principal
@@ -153,8 +153,7 @@ class Sessions:
         """End a session for good; its addresses are free at once."""
         run = await self._own(caller, session_id)
         del key  # ending twice is ending once: a repeat is told that the session has ended
-        events = await ending_events(self.store, run, reason="reset", by=caller.id, note=reason)
-        ended = await self.store.end(session_id, reason="reset", events=events)
+        ended = await end_session(self.store, run, reason="reset", by=caller.id, note=reason)
         return ControlStatus.RESET if ended else ControlStatus.NO_ACTIVE_SESSION
 
     # ── reading ──

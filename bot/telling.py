@@ -109,7 +109,5 @@ def _missing(prompt: Prompt) -> str:
 
 
 def _asked(prompt: Prompt) -> str:
-    """Name who may answer by now, within a sentence."""
-    body = prompt_body(prompt)
-    words = str((prompt.asked if prompt.level else "") or body.get("waiting_for") or prompt.asked or "somebody else")
-    return f"s{words[1:]}" if words.startswith("Somebody ") else words
+    """Name who may answer by now."""
+    return str((prompt.asked if prompt.level else "") or prompt_body(prompt).get("waiting_for") or prompt.asked or "others")

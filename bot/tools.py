@@ -33,6 +33,7 @@ from bot.principal import Principal
 
 if typing.TYPE_CHECKING:
     from bot.turn.questions import Wait
+    from durable_core.registry import Workflow
 
 OUTPUT_LIMIT: Final = 256 * 1024
 ERROR_LIMIT: Final = 4 * 1024
@@ -86,6 +87,8 @@ class Tool:
     asks_after_untrusted: bool = True
     waits: Callable[[Mapping[str, Any]], Wait] | None = field(default=None, repr=False)
     """Of a tool whose calls wait for something in place of a run of its body: for what, given its arguments."""
+    workflow: Workflow | None = field(default=None, repr=False)
+    """Of a tool whose calls start a run of their own, what they start."""
     secret: tuple[str, ...] = ()
     """The parameters that hold something people don't get to see."""
 

@@ -23,7 +23,7 @@ MAX_CARD = 64 * 1024 * 1024
 
 ButtonStyle = Literal["primary", "danger", "plain"]
 Display = Literal["buttons", "select"]
-OutcomeKind = Literal["approved", "denied", "answered", "expired", "cancelled", "ignored", "overridden"]
+OutcomeKind = Literal["approved", "denied", "answered", "expired", "cancelled", "ignored", "overridden", "mixed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,13 +248,15 @@ class Card(CardItem):
 
     @property
     def choices(self) -> tuple[Button, ...]:
-        """Everything that answers at once when it is pressed; where there are several questions, labels bear their number."""
-        numbered = [
-            replace(button, label=f"{number}. {button.label}")
-            for number, item in enumerate(self.items, start=1)
-            for button in item.options
-        ]
-        return (*numbered, *self.options)
+        """Everything that answers at once when it is pressed, for a channel with plain buttons only.
+
+        Labels have their descriptions in them, and where there are several questions, the number of theirs.
+        """
+        found = [(f"{number}. ", button) for number, item in enumerate(self.items, start=1) for button in item.options]
+        return tuple(
+            replace(one, label=f"{head}{one.label}{f': {one.description}' if one.description else ''}", description="")
+            for head, one in (*found, *(("", button) for button in self.options))
+        )
 
     @property
     def bare(self) -> Card:

@@ -28,6 +28,12 @@ def canonical(entry: AuditEntry) -> bytes:
     return orjson.dumps([FORMAT, *(getattr(entry, name) for name in _HASHED)])
 
 
+def around(entry: AuditEntry) -> tuple[str, str, str]:
+    """Return what of `canonical` stands before the number, between it and `prev`, and behind: for who adds those in SQL."""
+    rest = orjson.dumps([getattr(entry, name) for name in _HASHED[1:-1]]).decode()
+    return f'["{FORMAT}",', f',{rest[1:-1]},"', '"]'
+
+
 def hash_of(entry: AuditEntry) -> str:
     """Return the SHA-256 of an entry, in hex."""
     return sha256(canonical(entry)).hexdigest()

@@ -112,17 +112,20 @@ class CallRunner:
                 await self._cut_off(session, turn, due, tool, batch, begun=begun)
                 return
         else:
-            reason = await self.denied() if due.consent is not None else None
-            if reason is not None:
-                await self._record(session, turn, call, _denied(due, turn, reason), batch)
-                return
-            void = voided(tool, due.waited) if due.waited is not None else None
-            if void is not None:
-                await self._record(session, turn, call, void, batch)
+            shut = await self.barred(turn, due, tool)
+            if shut is not None:
+                await self._record(session, turn, call, shut, batch)
                 return
             if tool.effect is Effect.WRITE:
                 await self._start(session, call)
         await self._body(session, turn, due, tool, batch, attempt=begun + 1)
+
+    async def barred(self, turn: Turn, due: Due, tool: Tool) -> ResultItem | None:
+        """Close an approved call that may not begin: its requester may not use the bot any more, or it has changed."""
+        reason = await self.denied() if due.consent is not None else None
+        if reason is not None:
+            return _denied(due, turn, reason)
+        return voided(tool, due.waited) if due.waited is not None else None
 
     async def _body(self, session: LiveSession, turn: Turn, due: Due, tool: Tool, batch: Batch, *, attempt: int) -> None:
         call = due.call

@@ -24,6 +24,7 @@ from durable_core import codec
 from durable_core.errors import TooLarge
 from durable_core.failpoints import hit
 from durable_core.ids import new_id
+from durable_core.internal import child_cancel
 from durable_core.model import (
     CommandKind,
     Committed,
@@ -159,7 +160,11 @@ def _step_commit(session: LiveSession, change: Change, before: Turn | None, rest
             for ended in change.outcomes
         ),
         events=tuple(event_draft(draft) for draft in change.events),
-        outbox=tuple(draft for post in change.posts if (draft := _outbox(post, turn)) is not None),
+        outbox=(
+            *(draft for post in change.posts if (draft := _outbox(post, turn)) is not None),
+            *(child_cancel(run_id) for run_id in change.cancels),
+        ),
+        starts=change.starts,
         prompts=tuple(
             PromptDraft(
                 prompt_id=prompt.prompt_id,

@@ -109,8 +109,8 @@ def voided(tool: Tool, pending: Pending) -> ResultItem | None:
     if consent is None:
         return None
     fits = pending.binding in ("", tool.binding(pending.call.arguments))
-    if fits and consent.edits:
-        fits = consent.binding == shown_binding(tool, run_call(pending))
+    if fits and (consent.edits or consent.binding):
+        fits = bool(consent.edits) and consent.binding == shown_binding(tool, run_call(pending))
     if fits:
         return None
     why = "but the tool or the call has changed since: the approval doesn't count. It did not run."

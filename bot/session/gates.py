@@ -13,13 +13,14 @@ from pydantic import JsonValue
 
 from bot.access import AccessPolicy, members_only
 from bot.approvals import Approval, Policy, ToolCall
-from bot.deciding import Deciding, Surroundings
+from bot.deciding import Deciding, Ruled, Surroundings
 from bot.errors import BadArguments
 from bot.history import Call, Item, ResultItem, ResultStatus, Trust
-from bot.policies import Once
+from bot.policies import Auto, Once
 from bot.session.bodies import approval_prompt, rerun_prompt, unreachable
-from bot.session.edits import run_call
+from bot.session.edits import run_call, voided
 from bot.session.evidence import evidence
+from bot.session.verdicts import Verdicts
 from bot.tools import Tool
 from bot.turn.actions import Resolve
 from bot.turn.change import NewPrompt
@@ -50,6 +51,9 @@ class Ask:
 
 Gate: TypeAlias = Run | Refused | Ask
 
+_NO_JUDGE = Surroundings(tainted=True)
+"""Ask a policy without paying for a model."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gates:
@@ -59,6 +63,8 @@ class Gates:
     access: AccessPolicy = members_only
     deciding: Deciding = field(default_factory=Deciding)
     """Asks an author's approval functions."""
+    verdicts: Verdicts | None = None
+    """Where a judge's word is kept over attempts."""
 
     async def check(self, call: Call, turn: Turn, history: Sequence[Item], now: int, *, grants: Sequence[Grant] = ()) -> Gate:
         """Say whether a call that the model asked for may run."""
@@ -70,20 +76,15 @@ class Gates:
             asked = tool.call(call.raw if call.raw is not None else call.arguments, call.call_id, requester=turn.requester)
         except BadArguments as error:
             return _refused(call, str(error))
-        read = evidence(history, turn, self.tools)
-        around = Surroundings(
-            history=history,
-            evidence=read,
-            described=tool.description,
-            granted=self._granted(tool, asked, turn, grants, now),
-            tainted=tool.asks_after_untrusted and any(item.trust is Trust.UNTRUSTED for item in history),
-        )
-        ruled = await self.deciding.rule(tool.approval, asked, around)
+        tainted = tool.asks_after_untrusted and any(item.trust is Trust.UNTRUSTED for item in history)
+        granted = self._granted(tool, asked, turn, grants, now)
+        ruled = await self._ruled(tool, asked, turn, history, granted=granted, tainted=tainted)
         if ruled.says == "deny":
-            text = f"The policy of {tool.name} refused this call: {ruled.why}. It did not run."
-            return _refused(call, text.replace("..", "."), status=ResultStatus.REJECTED)
-        if ruled.says == "allow" and not around.tainted:
+            text = f"The policy of {tool.name} refused this call: {ruled.why.removesuffix('.')}. It did not run."
+            return _refused(call, text, status=ResultStatus.REJECTED)
+        if ruled.says == "allow" and not tainted:
             return Run()
+        read = evidence(history, turn, self.tools)
         approval = tool.approval or Approval()
         nobody = unreachable(approval, turn.requester.id)
         if nobody is not None:
@@ -105,6 +106,22 @@ class Gates:
             )
         return Ask(prompt)
 
+    async def _ruled(
+        self, tool: Tool, call: ToolCall, turn: Turn, history: Sequence[Item], *, granted: bool, tainted: bool
+    ) -> Ruled:
+        """Ask the policy; what a judge said is kept, so that it is paid for once."""
+        if tool.approval is None or not isinstance(tool.approval.when, Auto) or tainted:
+            return await self.deciding.rule(tool.approval, call, Surroundings(granted=granted, tainted=tainted))
+        known = self.verdicts.known(call.call_id) if self.verdicts is not None else None
+        if known is not None:
+            return known
+        read = evidence(history, turn, self.tools)
+        around = Surroundings(history=history, evidence=read, described=tool.description)
+        ruled = await self.deciding.rule(tool.approval, call, around)
+        if self.verdicts is not None:
+            await self.verdicts.keep(call.call_id, ruled)
+        return ruled
+
     async def rerun(
         self, tool: Tool, call: Call, turn: Turn, now: int, *, approved: bool = False, begun: int = 1
     ) -> NewPrompt | None:
@@ -117,7 +134,9 @@ class Gates:
             asked = tool.call(call.raw if call.raw is not None else call.arguments, call.call_id, requester=turn.requester)
         except BadArguments:
             return None
-        inherits = tool.approval is not None and (approved or (await self.deciding.rule(tool.approval, asked)).says != "allow")
+        inherits = tool.approval is not None and (
+            approved or (await self.deciding.rule(tool.approval, asked, _NO_JUDGE)).says != "allow"
+        )
         approval = tool.approval if tool.approval is not None and inherits else Approval()
         words = await self.deciding.words(approval, asked)
         prompt = rerun_prompt(
@@ -140,7 +159,7 @@ class Gates:
         given = [
             Grant(key=key, until=pending.consent.at + GRANT_MS)
             for pending in action.run
-            if pending.purpose is Purpose.APPROVAL and pending.consent is not None and (key := self._key(pending, turn))
+            if pending.purpose is Purpose.APPROVAL and pending.consent is not None and (key := self._agreed(pending, turn))
         ]
         taken = [
             key
@@ -155,6 +174,11 @@ class Gates:
         if key is None or not any(grant.key == key and grant.until > now for grant in grants):
             return False
         return not any(pending.purpose is Purpose.APPROVAL and self._key(pending, turn) == key for pending in turn.asked)
+
+    def _agreed(self, pending: Pending, turn: Turn) -> str | None:
+        """What a yes covers, unless it was given to a call that this isn't any more."""
+        tool = self.tools.get(pending.call.tool)
+        return None if tool is None or voided(tool, pending) is not None else self._key(pending, turn)
 
     def _key(self, pending: Pending, turn: Turn) -> str | None:
         tool = self.tools.get(pending.call.tool)
@@ -177,7 +201,8 @@ def once_key(tool: Tool, call: ToolCall) -> str | None:
     if not isinstance(when, Once):
         return None
     try:
-        return when.key(call.tool, call.requester.id, call.arguments)
+        # of this tool as it is: one whose arguments have another schema is another one
+        return when.key(tool.binding({}), call.requester.id, call.arguments)
     except Exception:  # noqa: BLE001 - an argument that can't be written down covers nothing
         return None
 

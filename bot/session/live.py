@@ -20,6 +20,7 @@ from bot.people import LOOK_UP_BUDGET_MS, LookUpFailed
 from bot.turn.state import (
     Cancel,
     Consent,
+    FromChild,
     Input,
     Limits,
     Message,
@@ -216,6 +217,10 @@ def _input(command: Command, prompts: dict[str, Prompt], run_id: str) -> Input:
         return Message(seq=command.seq, submission_id=command.submission_id, body=body_from_json(body), at=command.at)
     if command.kind is CommandKind.CANCEL:
         return Cancel(seq=command.seq, submission_id=command.submission_id, turn_id=body.get("turn_id"))
+    if command.kind is CommandKind.SIGNAL and body.get("run_id"):
+        return FromChild(
+            seq=command.seq, submission_id=command.submission_id, run_id=str(body["run_id"]), kind=str(body["kind"]), told=body
+        )
     if command.kind is CommandKind.SIGNAL:
         delivery_id, error = undelivered_card(body)
         return Undelivered(seq=command.seq, submission_id=command.submission_id, delivery_id=delivery_id, error=error)
@@ -228,7 +233,8 @@ def _input(command: Command, prompts: dict[str, Prompt], run_id: str) -> Input:
         at=(prompt.settled_at if prompt else None) or command.at,
         note=str(note.get("text", "")),
         edits=note.get("edits"),
-        binding=str(note.get("binding", "")),
+        # forgotten between the look and the vote: what they had changed is not known any more, and the yes fits nothing
+        binding="forgotten" if note.get("forgotten") else str(note.get("binding", "")),
     )
     return Response(
         seq=command.seq,

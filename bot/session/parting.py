@@ -32,6 +32,8 @@ class Parted:
     asleep: list[Pending] = field(default_factory=list)
     results: dict[str, ResultItem] = field(default_factory=dict)
     """Those that won't begin."""
+    flows: list[Call] = field(default_factory=list)
+    """Those that start a run of their own."""
     silent: bool = False
     """The model wants the turn to end, and nothing to be said."""
 
@@ -66,6 +68,8 @@ async def part(gates: Gates, session: LiveSession, turn: Turn, calls: Sequence[C
         elif isinstance(wait, Silence):
             quiet += 1
             parted.results[call.call_id] = _quiet(call)
+        elif gates.tools[call.tool].workflow is not None:
+            parted.flows.append(call)
         else:
             parted.now.append(Due(call))
     parted.silent = bool(calls) and quiet == len(calls)

@@ -17,6 +17,7 @@ from bot.answers import Answers
 from bot.deciding import Deciding
 from bot.edge import Threads, being_cancelled
 from bot.errors import ModelFailed
+from bot.flows.begin import Beginning
 from bot.history import ResultItem
 from bot.model import ModelReply, ModelRequest
 from bot.people import LOOK_UP_BUDGET_MS, LookUpFailed, People
@@ -30,10 +31,12 @@ from bot.session.handoff import Deploy, opening
 from bot.session.live import UNKNOWN_AUTHOR, Judged, LiveSession, WarmHistories
 from bot.session.parting import asked_limit, mint, part, placed
 from bot.session.ready import ReadyAgent
+from bot.session.releasing import Starter
 from bot.session.replies import calls_of
 from bot.session.thinking import Patience, ask_model
 from bot.session.typed import give
-from bot.turn import changes, waits
+from bot.session.verdicts import Verdicts
+from bot.turn import changes, children, waits
 from bot.turn.actions import (
     Answer,
     AskLimit,
@@ -42,8 +45,10 @@ from bot.turn.actions import (
     Ending,
     Escalate,
     Fail,
+    Interrupt,
     Open,
     Refuse,
+    Relay,
     Remind,
     Reroute,
     Resolve,
@@ -53,7 +58,7 @@ from bot.turn.actions import (
     Think,
     Waiting,
 )
-from bot.turn.change import Begun, Change
+from bot.turn.change import NO_FLOWS, Begun, Change
 from bot.turn.decide import decide, interrupts, steering_of
 from bot.turn.state import Limits, MessageBody, Turn
 from channels.events import Place
@@ -93,6 +98,8 @@ class SessionRunner:
     access_seconds: float = ACCESS_SECONDS
     people: People = field(default_factory=People)
     deploy: Deploy = field(default_factory=Deploy)
+    keep_ms: int | None = None
+    """How long the content of workflow runs is kept."""
 
     async def advance(self, held: Held) -> None:
         """Advance a claimed session until it is given back."""
@@ -204,6 +211,10 @@ class SessionRunner:
                 return waits.rerouted(session.state, turn, action, mint=mint)
             case Tell():
                 return waits.told(session.state, turn, action)
+            case Relay():
+                return children.relayed(session.state, turn, action)
+            case Interrupt():
+                return children.interrupted(session.state, turn, action)
 
     async def _rest(self, session: LiveSession, timer_at: int | None) -> bool:
         """Give the session back. Where a message waits for a failed look-up of its author, that is what is tried again."""
@@ -238,13 +249,15 @@ class SessionRunner:
                 return await self._model_failed(session, turn, error)
         calls = calls_of(turn, reply)
         policy = AnswerPolicy.REQUESTER if self.access is members_only else AnswerPolicy.FUNCTION
-        parted = await part(self._gates(agent), session, turn, calls, policy=policy)
+        parted = await part(self._gates(agent, session), session, turn, calls, policy=policy)
         results = parted.results
         batch = await self._runner(agent, session, turn).run(session, turn, parted.now) if parted.now else Batch()
         prompts = (*parted.asks, *batch.again)
         if prompts and await self._wrote_on(session, turn):
             results.update({prompt.call.call_id: unasked(prompt) for prompt in prompts})
             prompts = ()
+        begins = Starter(tools=agent.tools, keep_ms=self.keep_ms).start(session, turn, parted.flows)
+        results.update(begins.results)
         refused = frozenset(results)
         results.update(batch.results)
         change = changes.thought(
@@ -256,6 +269,7 @@ class SessionRunner:
             results=[results[call.call_id] for call in calls if call.call_id in results],
             prompts=placed(turn, prompts, now=session.now),
             asleep=parted.asleep,
+            flows=begins.flows,
             refused=refused,
             silent=parted.silent,
         )
@@ -299,12 +313,15 @@ class SessionRunner:
     async def _resolve(self, session: LiveSession, turn: Turn, action: Resolve) -> bool:
         agent = self.agents[session.held.claim.name]
         batch = Batch()
+        begins = Beginning(flows=NO_FLOWS)
         unput: dict[str, ResultItem] = {}
         if action.run:
             await announce(self.store, session, turn, reused=False)
-            due = [Due(pending.call, pending) for pending in action.run]
+            starter, runner = Starter(tools=agent.tools, keep_ms=self.keep_ms), self._runner(agent, session, turn)
+            flows, here = starter.sort(action.run)
             try:
-                batch = await self._runner(agent, session, turn).run(session, turn, due)
+                batch = await runner.run(session, turn, [Due(pending.call, pending) for pending in here])
+                begins = await starter.release(runner, session, turn, flows)
             except AccessUnknown:
                 await self._look_up_later(session)
                 return True
@@ -318,13 +335,14 @@ class SessionRunner:
         # what an earlier attempt streamed belongs to its step: what comes next is another one
         announced = session.announced or (session.attempt > 1 and not turn.pending)
         change = changes.resolved(
-            self._gates(agent).granting(session.state, turn, action),
+            self._gates(agent, session).granting(session.state, turn, action),
             turn,
             action,
-            results={**batch.results, **unput},
+            results={**batch.results, **unput, **begins.results},
             again=placed(turn, batch.again, now=session.now),
+            flows=begins.flows,
             begun=Begun(announced=announced),
-            refused=frozenset(unput),
+            refused=frozenset({*unput, *begins.results}),
         )
         return await self._commit(session, change)
 
@@ -336,15 +354,15 @@ class SessionRunner:
 
     # ── parts ──
 
-    def _gates(self, agent: ReadyAgent) -> Gates:
+    def _gates(self, agent: ReadyAgent, session: LiveSession) -> Gates:
         decides = Deciding(threads=self.policies, seconds=self.access_seconds, model=agent.model)
-        return Gates(tools=agent.tools, access=self.access, deciding=decides)
+        return Gates(tools=agent.tools, access=self.access, deciding=decides, verdicts=Verdicts(self.store, session))
 
     def _runner(self, agent: ReadyAgent, session: LiveSession, turn: Turn) -> CallRunner:
         return CallRunner(
             store=self.store,
             tools=agent.tools,
-            gates=self._gates(agent),
+            gates=self._gates(agent, session),
             deps=self.deps,
             denied=lambda: self._still_denied(session, turn),
             interrupted=lambda: self._stops(session),

@@ -14,7 +14,8 @@ from bot.session.attempts import keep_answer
 from bot.session.live import LiveSession
 from bot.telling import explain
 from bot.turn.actions import Answer
-from durable_core.errors import ContentGone, NotFound
+from durable_core.errors import Conflict, ContentGone, NotFound
+from durable_core.model import AnswerReceipt
 from durable_core.store import Store
 
 SOURCE: Final = "text"
@@ -49,6 +50,11 @@ async def give(store: Store, answers: Answers, session: LiveSession, action: Ans
         )
     except (NotFound, ContentGone):
         return {**told, "status": "refused", "reason": "This request is no longer known."}
+    except Conflict:  # it was given before its words were redacted
+        given = await _given(store, message.submission_id)
+        if given is None:
+            return {**told, "status": "pending"}
+        receipt = given
     reason = explain(receipt)
     return {
         **told,
@@ -56,3 +62,10 @@ async def give(store: Store, answers: Answers, session: LiveSession, action: Ans
         "status": receipt.status.value,
         **({"reason": reason} if reason else {}),
     }
+
+
+async def _given(store: Store, key: str) -> AnswerReceipt | None:
+    """Return what became of the answer that was given under a key; None while it is pending."""
+    sql = "SELECT submission_id FROM moor_admission WHERE source = :source AND key = :key"
+    ((submission_id,),) = await store.rows(sql, {"source": SOURCE, "key": key})
+    return await store.interaction_result(str(submission_id))

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from pydantic import JsonValue
 
 from bot.history import ResultStatus
-from bot.turn.state import Cancel, Copy, Message, Pending, Response, Undelivered
+from bot.turn.state import Cancel, Copy, FromChild, Message, Pending, Response, Undelivered
 from durable_core.model import PromptOutcome
 
 FRAMEWORK: Final = "framework"
@@ -38,7 +38,7 @@ class Refuse:
 class Dismiss:
     """Input that is about nothing any more: answers of a turn that ended, cancels without a turn."""
 
-    inputs: tuple[Response | Cancel | Undelivered, ...]
+    inputs: tuple[Response | Cancel | Undelivered | FromChild, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +90,8 @@ class Resolve:
     steer: tuple[Message, ...] = ()
     consumed: tuple[Response, ...] = ()
     raised: Raised | None = None
+    ended: tuple[FromChild, ...] = ()
+    """The ends of runs, which closed calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +168,20 @@ class Tell:
     messages: tuple[Message, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relay:
+    """Tell readers what runs that work for calls ask, and how far they are."""
+
+    words: tuple[FromChild, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupt:
+    """Tell runs to stop, since the person wrote on; their ends are waited for."""
+
+    calls: tuple[Pending, ...]
+
+
 Ending: TypeAlias = Stop | Fail
-Waiting: TypeAlias = Answer | Remind | Escalate | Reroute | Tell
+Waiting: TypeAlias = Answer | Remind | Escalate | Reroute | Tell | Relay | Interrupt
 Action: TypeAlias = Rest | Refuse | Dismiss | Open | Think | AskLimit | Resolve | Ending | End | Waiting

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from pydantic import JsonValue
 
 from bot.history import Call, Item, ResultItem
 from bot.model import ModelReply
-from bot.turn.state import Copy, Purpose, Stage, State
-from durable_core.model import AnswerPolicy, Outcome, Phase, PromptOutcome, PromptUpdate
+from bot.turn.state import Copy, Pending, Purpose, Stage, State
+from durable_core.model import Admission, AnswerPolicy, Outcome, Phase, PromptOutcome, PromptUpdate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +96,27 @@ class Change:
     consumed: tuple[int, ...] = ()
     outcomes: tuple[Ended, ...] = ()
     participants: tuple[str, ...] = ()
+    starts: tuple[Admission, ...] = ()
+    """The first inputs of runs that begin with it."""
+    cancels: tuple[str, ...] = ()
+    """Runs that are told to stop."""
     end: str | None = None
 
     @property
     def phase(self) -> Phase:
         """What readers see after the step."""
         return phase(self.state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flows:
+    """Calls whose runs begin with a step, and the first inputs of those runs."""
+
+    pending: tuple[Pending, ...] = ()
+    starts: tuple[Admission, ...] = ()
+
+
+NO_FLOWS: Final = Flows()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,4 +136,5 @@ def phase(state: State) -> Phase:
     """Name what a reader of the session sees."""
     if state.turn is None:
         return Phase.IDLE
-    return Phase.WAITING if any(pending.stage is not Stage.READY for pending in state.turn.pending) else Phase.RUNNING
+    waits = any(pending.stage in (Stage.ASKED, Stage.ASLEEP) or pending.requests for pending in state.turn.pending)
+    return Phase.WAITING if waits else Phase.RUNNING

@@ -14,8 +14,9 @@ from pydantic import JsonValue
 from bot.history import AssistantItem, Call, Item, NoteItem, ResultItem, ResultStatus, Trust
 from bot.model import Finish, ModelReply
 from bot.turn import posts
-from bot.turn.actions import Dismiss, Fail, Open, Raised, Refuse, Resolve, Stop
-from bot.turn.change import Begun, Change, Draft, Ended, NewPrompt, Post
+from bot.turn.actions import Closed, Dismiss, Fail, Open, Raised, Refuse, Resolve, Stop
+from bot.turn.change import NO_FLOWS, Begun, Change, Draft, Ended, Flows, NewPrompt, Post
+from bot.turn.children import tasks_settled, tasks_started, withdrawn
 from bot.turn.held import MODEL_CALLS
 from bot.turn.parts import (
     abandoned,
@@ -30,7 +31,7 @@ from bot.turn.parts import (
     user_item,
     waiting_for_user,
 )
-from bot.turn.state import NO_CALL, Cancel, Pending, State, Turn, Undelivered
+from bot.turn.state import NO_CALL, Cancel, FromChild, Pending, State, Turn, Undelivered
 from durable_core.model import Outcome, PromptOutcome
 
 FINISH_WORDS: dict[Finish, str] = {
@@ -76,20 +77,22 @@ def thought(
     results: Sequence[ResultItem],
     prompts: Sequence[NewPrompt],
     asleep: Sequence[Pending] = (),
+    flows: Flows = NO_FLOWS,
     refused: Collection[str] = (),
     silent: bool = False,
 ) -> Change:
-    """Finish a model call, with the results of the calls that ran, prompts for those that wait, and those that sleep.
+    """Finish a model call, with the results of the calls that ran, prompts for those that wait, those that sleep or start a run.
 
     ``refused`` names the calls whose result no record tells of: they never began. ``silent`` ends the turn without a message.
     """
-    held = (*(asked(prompt) for prompt in prompts), *asleep)
+    held = (*(asked(prompt) for prompt in prompts), *asleep, *flows.pending)
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": state.sequence}
     events: list[Draft] = []
     if reply.text:
         finish: dict[str, JsonValue] = {**here, "finish_reason": FINISH_WORDS[reply.finish]}
         events.append(Draft(type="message.completed", data=finish, refs=(("message", f"step:{n}#/items/0/text"),)))
     events += [action_result(here, item) for item in results if item.call_id in refused]
+    events += tasks_started(turn, flows.pending)
     events += requests(turn, prompts)
     usage: dict[str, JsonValue] = {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
     events.append(Draft(type="step.completed", data={**here, "finish_reason": FINISH_WORDS[reply.finish], "usage": usage}))
@@ -109,6 +112,7 @@ def thought(
             events=(*events, turn_waiting(turn, held)) if held else tuple(events),
             posts=(*text, *posts.cards(turn, prompts)),
             prompts=tuple(prompts),
+            starts=flows.starts,
         )
     events += [Draft(type="turn.completed", data={"turn_id": turn.turn_id, "sequence": state.sequence}), waiting_for_user()]
     return Change(
@@ -131,6 +135,7 @@ def resolved(
     *,
     results: Mapping[str, ResultItem],
     again: Sequence[NewPrompt] = (),
+    flows: Flows = NO_FLOWS,
     begun: Begun | None = None,
     refused: Collection[str] = (),
 ) -> Change:
@@ -142,16 +147,20 @@ def resolved(
     rest = tuple(pending for pending in turn.pending if pending.call.call_id not in gone)
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": state.sequence}
     ran = tuple(results[pending.call.call_id] for pending in action.run if pending.call.call_id in results)
-    shut = tuple(closed_item(closed) for closed in action.closed if closed.pending.call != NO_CALL)
+    shut = tuple(closed_item(closed) for closed in _with_call(action.closed))
     events = [input_resolved(turn, prompt_id, outcome) for prompt_id, outcome in action.settle]
+    events += tasks_started(turn, flows.pending)
+    events += tasks_settled(turn, action.closed)
     events += [action_result(here, item) for item in (*ran, *shut) if item in shut or item.call_id in refused]
     announced = bool(action.run) or (begun is not None and begun.announced)
     events += requests(turn, again)
     if announced:
         events.append(Draft(type="step.completed", data={**here, "finish_reason": "tool-calls" if action.run else "other"}))
     events += [message_received(state, turn, message) for message in action.steer]
-    pending = (*rest, *(asked(prompt) for prompt in again))
-    known = posts.card_results(turn, action.run, results)
+    pending = (*rest, *(asked(prompt) for prompt in again), *flows.pending)
+    done = {item.call_id: item for item, closed in zip(shut, _with_call(action.closed), strict=True) if closed.pending.child}
+    on_cards = {**results, **done}
+    known = posts.card_results(turn, (*action.run, *(closed.pending for closed in action.closed)), on_cards)
     groups = {one.group for one in pending}
     after = replace(
         turn,
@@ -170,11 +179,22 @@ def resolved(
         items=(*ran, *shut, *(user_item(message) for message in action.steer)),
         link_turn=turn.turn_id,
         events=tuple(events),
-        posts=(*posts.results_on_cards(touched, results, known), *posts.cards(turn, again)),
+        posts=(*posts.results_on_cards(touched, on_cards, known), *posts.cards(turn, again)),
         prompts=tuple(again),
         settle=action.settle,
-        consumed=(*(entry.seq for entry in action.consumed), *(message.seq for message in action.steer)),
+        consumed=(
+            *(entry.seq for entry in action.consumed),
+            *(end.seq for end in action.ended),
+            *(message.seq for message in action.steer),
+        ),
+        outcomes=tuple(Ended(submission_id=end.submission_id, outcome=Outcome.COMPLETED) for end in action.ended),
+        starts=flows.starts,
     )
+
+
+def _with_call(closed: Sequence[Closed]) -> tuple[Closed, ...]:
+    """Those that end a call: a limit that somebody let a turn pass is none."""
+    return tuple(one for one in closed if one.pending.call != NO_CALL)
 
 
 def _raised(state: State, raised: Raised | None) -> State:
@@ -193,11 +213,14 @@ def stopped(state: State, turn: Turn, action: Stop, begun: Begun) -> Change:
     settle = (*expired, *((prompt_id, PromptOutcome.CANCELLED) for prompt_id in action.settle))
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "sequence": state.sequence}
     events = [input_resolved(turn, prompt_id, outcome) for prompt_id, outcome in settle]
+    events += withdrawn(turn)
     events += unrun(turn, begun, items)
     events += [Draft(type="turn.cancelled", data=here), waiting_for_user()]
     detail: dict[str, JsonValue] = {"code": action.code, "message": action.words}
     aborted = tuple(Ended(submission_id=one, outcome=Outcome.ABORTED, detail=detail) for one in turn.submissions)
     consumed = tuple(entry.seq for entry in action.consumed)
+    cancels = _children(turn)
+    known = posts.results_on_cards(turn.pending, {}, turn.card_results)
     cancel = action.cancel
     if cancel is None:
         return Change(
@@ -206,10 +229,11 @@ def stopped(state: State, turn: Turn, action: Stop, begun: Begun) -> Change:
             items=items,
             link_turn=turn.turn_id,
             events=tuple(events),
-            posts=(posts.notice(f"Stopped. {action.words}"),),
+            posts=(*known, posts.notice(f"Stopped. {action.words}")),
             settle=settle,
             consumed=consumed,
             outcomes=aborted,
+            cancels=cancels,
         )
     accepted = Ended(submission_id=cancel.submission_id, outcome=Outcome.COMPLETED, detail={"status": "accepted"})
     return Change(
@@ -218,10 +242,11 @@ def stopped(state: State, turn: Turn, action: Stop, begun: Begun) -> Change:
         items=items,
         link_turn=turn.turn_id,
         events=tuple(events),
-        posts=(posts.notice("Stopped."),),
+        posts=(*known, posts.notice("Stopped.")),
         settle=settle,
         consumed=(*consumed, cancel.seq),
         outcomes=(*aborted, accepted),
+        cancels=cancels,
     )
 
 
@@ -233,6 +258,7 @@ def failed(state: State, turn: Turn, action: Fail, begun: Begun, *, error_id: st
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": state.sequence}
     error: dict[str, JsonValue] = {"code": action.code, "message": action.message, "error_id": error_id}
     events = [input_resolved(turn, prompt_id, outcome) for prompt_id, outcome in settle]
+    events += withdrawn(turn)
     events += unrun(turn, begun, items)
     events += [
         Draft(type="step.failed", data={**here, **error}),
@@ -246,10 +272,15 @@ def failed(state: State, turn: Turn, action: Fail, begun: Begun, *, error_id: st
         items=(*items, note),
         link_turn=turn.turn_id,
         events=tuple(events),
-        posts=(posts.notice(text),),
+        posts=(*posts.results_on_cards(turn.pending, {}, turn.card_results), posts.notice(text)),
         settle=settle,
         outcomes=tuple(Ended(submission_id=one, outcome=Outcome.FAILED, detail=error) for one in turn.submissions),
+        cancels=_children(turn),
     )
+
+
+def _children(turn: Turn) -> tuple[str, ...]:
+    return tuple(pending.child for pending in turn.at_work if pending.child is not None)
 
 
 def refused(state: State, action: Refuse) -> Change:
@@ -291,7 +322,7 @@ def dismissed(state: State, action: Dismiss) -> Change:
         outcomes=tuple(
             Ended(submission_id=entry.submission_id, outcome=Outcome.COMPLETED, detail=nothing)
             for entry in action.inputs
-            if isinstance(entry, Cancel | Undelivered)
+            if isinstance(entry, Cancel | Undelivered | FromChild)
         ),
     )
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from bot.turn.actions import Action, Answer, AskLimit, Dismiss, End, Fail, Open, Refuse, Resolve, Rest, Stop, Think
 from bot.turn.held import INPUT_TOKENS, MODEL_CALLS, card_failed, held
-from bot.turn.state import Cancel, Message, Response, Turn, TurnPolicy, Undelivered
+from bot.turn.state import Cancel, FromChild, Message, Response, Turn, TurnPolicy, Undelivered
 from bot.turn.view import Answering, View
 
 
@@ -55,12 +55,14 @@ def _aside(view: View, turn: Turn | None) -> Refuse | Dismiss | None:
     if denied:
         return Refuse(messages=denied)
     known = {pending.prompt_id for pending in turn.asked} if turn is not None else set()
+    at_work = {pending.child for pending in turn.at_work} if turn is not None else set()
     stale = tuple(
         entry
         for entry in view.inbox
         if (isinstance(entry, Response) and entry.prompt_id not in known)
         or (isinstance(entry, Cancel) and turn is not None)
         or (isinstance(entry, Undelivered) and (turn is None or not card_failed(turn, entry)))
+        or (isinstance(entry, FromChild) and entry.run_id not in at_work)
     )
     return Dismiss(inputs=stale) if stale else None
 
@@ -142,6 +144,7 @@ def _limit(view: View, turn: Turn) -> AskLimit | Fail | None:
 def steering_of(view: View, turn: Turn) -> tuple[Message, ...]:
     """The requester's own messages; a queued one only while a person is asked, and only if it is later than the question."""
     asked = [view.asked_after.get(pending.prompt_id, 0) for pending in turn.asked]
+    asked += [request.asked_after for pending in turn.at_work for request in pending.requests]
     return tuple(
         message
         for message in _messages(view)

@@ -11,12 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from bot.history import ResultStatus
+from bot.turn import children
 from bot.turn.actions import (
     Action,
     Answer,
     Closed,
     Escalate,
+    Interrupt,
     Raised,
+    Relay,
     Remind,
     Reroute,
     Resolve,
@@ -24,8 +27,8 @@ from bot.turn.actions import (
     Stop,
     Tell,
 )
-from bot.turn.state import Message, Pending, Purpose, Response, Stage, Turn, Undelivered
-from bot.turn.view import OnExpiry, OpenPrompt, View
+from bot.turn.state import FromChild, Message, Pending, Purpose, Response, Stage, Turn, Undelivered
+from bot.turn.view import OnExpiry, View
 from durable_core.model import PromptOutcome
 
 MODEL_CALLS = "model_call_limit"
@@ -45,12 +48,18 @@ class _Sorted:
     open: list[Pending] = field(default_factory=list)
     """Asked, and nobody has answered yet."""
     asleep: list[Pending] = field(default_factory=list)
+    working: list[Pending] = field(default_factory=list)
+    ended: list[FromChild] = field(default_factory=list)
+    """The ends of runs, which closed calls."""
 
 
 def held(view: View, turn: Turn, steering: tuple[Message, ...]) -> Action:
     """Choose what a turn does that waits; times that have come always lead to something."""
     known = {pending.prompt_id for pending in turn.asked}
     responses = tuple(entry for entry in view.inbox if isinstance(entry, Response) and entry.prompt_id in known)
+    words = children.words_of(view, turn)
+    if words and not view.begun:  # a step that has begun ends first: its records end with it
+        return Relay(words=words)
     found = _sort(view, turn, responses)
     if found.run and view.retry_at is not None and view.retry_at > view.now:
         return Rest(timer_at=view.retry_at, again=True)
@@ -61,6 +70,7 @@ def held(view: View, turn: Turn, steering: tuple[Message, ...]) -> Action:
             settle=tuple(found.settle),
             consumed=tuple(one for one in responses if found.stop is None or one not in found.stop.consumed),
             raised=found.raised,
+            ended=tuple(found.ended),
         )
     if found.stop is not None:
         return replace(found.stop, settle=tuple(one.prompt_id for one in (*found.open, *found.moved)))
@@ -77,6 +87,7 @@ def held(view: View, turn: Turn, steering: tuple[Message, ...]) -> Action:
 
 def _sort(view: View, turn: Turn, responses: Sequence[Response]) -> _Sorted:
     answers = {response.prompt_id: response for response in responses}
+    ends = children.ends_of(view)
     found = _Sorted()
     for pending in turn.pending:
         answer = answers.get(pending.prompt_id)
@@ -84,6 +95,8 @@ def _sort(view: View, turn: Turn, responses: Sequence[Response]) -> _Sorted:
             found.run.append(pending)
         elif pending.stage is Stage.ASLEEP:
             _wake(view, pending, found)
+        elif pending.child is not None:
+            _worked(pending, ends.get(pending.child), found)
         elif answer is not None:
             _answered(view, pending, answer, found)
         elif _over(view, pending):
@@ -91,6 +104,14 @@ def _sort(view: View, turn: Turn, responses: Sequence[Response]) -> _Sorted:
         else:
             found.open.append(pending)
     return found
+
+
+def _worked(pending: Pending, end: FromChild | None, found: _Sorted) -> None:
+    if end is None:
+        found.working.append(pending)
+    else:
+        found.closed.append(children.closed_by(pending, end))
+        found.ended.append(end)
 
 
 def _over(view: View, pending: Pending) -> bool:
@@ -177,14 +198,16 @@ def quoted_note(note: str) -> str:
 # ── what is typed ──
 
 
-def _spoken(view: View, turn: Turn, found: _Sorted, steering: tuple[Message, ...]) -> Answer | Resolve | None:
+def _spoken(view: View, turn: Turn, found: _Sorted, steering: tuple[Message, ...]) -> Answer | Interrupt | Resolve | None:
     """The first message that answers or steers; what comes after it has its turn later."""
     for message in (entry for entry in view.inbox if isinstance(entry, Message)):
         if message.denied is not None or message.unjudged:
             continue
-        answer = typed(view, turn, found.open, message)
+        answer = typed(view, turn, found.open, message) or _typed_to_child(turn, message)
         if answer is not None:
             return answer
+        if message in steering and found.working:  # what runs is stopped and has come to its end before the words are taken in
+            return children.interrupt(turn)
         if message in steering:
             closed = (*(_ignored(pending) for pending in found.open), *(_woken(view, pending) for pending in found.asleep))
             settle = tuple((pending.prompt_id, PromptOutcome.IGNORED) for pending in found.open)
@@ -200,19 +223,33 @@ def typed(view: View, turn: Turn, waiting: Sequence[Pending], message: Message) 
         asked_after = view.asked_after.get(pending.prompt_id)
         if prompt is None or asked_after is None or message.seq <= asked_after or here not in _places(turn, pending):
             continue
-        chosen = option_of(prompt, message.body.text)
+        chosen = option_of(prompt.options, message.body.text)
         if chosen is None and message.body.author.id not in prompt.speakers:
             return None
         return Answer(message=message, prompt_id=pending.prompt_id, option_id=chosen or "")
     return None
 
 
-def option_of(prompt: OpenPrompt, text: str) -> str | None:
+def _typed_to_child(turn: Turn, message: Message) -> Answer | None:
+    """The answer that a message is to what a run of this turn asks, in the turn's own place."""
+    if (message.body.channel, message.body.address) != (turn.channel, turn.address):
+        return None
+    for request in (request for pending in turn.at_work for request in pending.requests):
+        if message.seq <= request.asked_after:
+            continue
+        chosen = option_of(request.options, message.body.text)
+        if chosen is None and message.body.author.id not in request.speakers:
+            return None
+        return Answer(message=message, prompt_id=request.prompt_id, option_id=chosen or "")
+    return None
+
+
+def option_of(options: Sequence[tuple[str, str]], text: str) -> str | None:
     """The option that a text names by its id, its label or its place, and nothing else; None where it is none, or not one."""
     said = " ".join(text.split()).casefold()
     named = {
         id_
-        for place, (id_, label) in enumerate(prompt.options, start=1)
+        for place, (id_, label) in enumerate(options, start=1)
         if said in (id_.casefold(), " ".join(label.split()).casefold(), str(place))
     }
     return named.pop() if len(named) == 1 else None

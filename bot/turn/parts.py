@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from bot.history import AssistantItem, Item, ResultItem, ResultStatus, Trust, UserItem
 from bot.turn.actions import FRAMEWORK, Closed
 from bot.turn.change import Begun, Draft, NewPrompt
+from bot.turn.children import STOPPED
 from bot.turn.posts import copies_of
 from bot.turn.state import NO_CALL, Message, Pending, Purpose, Stage, State, Turn
 from durable_core.model import PromptOutcome
@@ -52,10 +53,10 @@ def asked(prompt: NewPrompt) -> Pending:
         stage=Stage.ASKED,
         prompt_id=prompt.prompt_id,
         begun=prompt.begun,
+        binding=prompt.binding,
         copies=copies_of(prompt),
         group=prompt.group,
         limit=prompt.limit,
-        binding=prompt.binding,
     )
 
 
@@ -94,8 +95,9 @@ def input_resolved(turn: Turn, prompt_id: str, outcome: PromptOutcome) -> Draft:
 
 
 def turn_waiting(turn: Turn, pending: Sequence[Pending]) -> Draft:
-    """Tell readers for what a turn waits: a person as long as one is asked, else a time."""
-    on = "input" if any(one.stage is Stage.ASKED for one in pending) else "time"
+    """Tell readers for what a turn waits: a person as long as one is asked, else a run that works for it, else a time."""
+    stages = {one.stage for one in pending}
+    on = "input" if Stage.ASKED in stages else "task" if Stage.AT_WORK in stages else "time"
     return Draft(type="turn.waiting", data={"turn_id": turn.turn_id, "on": on})
 
 
@@ -116,8 +118,13 @@ def abandoned(turn: Turn, begun: Begun, status: ResultStatus, reason: str) -> tu
     calls = begun.calls or turn.open_calls
     if begun.reply is not None and begun.calls:
         items.append(AssistantItem(begun.reply.text, begun.calls, model=begun.reply.model, usage=begun.reply.usage))
+    at_work = {pending.call.call_id for pending in turn.at_work}
     for call in calls:
         result = begun.results.get(call.call_id)
+        if result is None and call.call_id in at_work:
+            result = ResultItem(
+                call.call_id, call.tool, status=ResultStatus.CANCELLED, content=STOPPED, origin=FRAMEWORK, trust=Trust.SYSTEM
+            )
         if result is None and call.call_id in begun.started:
             text = "It was stopped while it ran. Whether it took effect is not known."
             result = ResultItem(

@@ -72,13 +72,13 @@ def _seen_in_thread(turn: Turn, copy: Copy) -> bool:
 
 def _pointer(prompt: NewPrompt, copy: Copy) -> str:
     who = str(prompt.asked or prompt.body.get("waiting_for") or "somebody")
-    return f"Waiting for {who}, who was asked {where(prompt.body.get('route'), private=copy.private_to is not None)}."
+    return f"{who[:1].upper()}{who[1:]} may answer a request that was put {_where(prompt.body.get('route'), copy)}."
 
 
-def where(route: Any, *, private: bool = False) -> str:
+def _where(route: Any, copy: Copy) -> str:
     """Say where a card is, for who can't see it."""
-    if private:
-        return "privately"
+    if copy.private_to is not None:
+        return "to them privately"
     title = str(route.get("title") or "") if isinstance(route, Mapping) else ""
     return f"in {title}" if title else "elsewhere"
 
@@ -109,6 +109,14 @@ def results_on_cards(run: Sequence[Pending], results: Mapping[str, ResultItem], 
             told: dict[str, JsonValue] = {"result": short(result), "status": result.status.value}
             posts += [_edit(pending, copy, told) for copy in pending.cards]
     return tuple(posts)
+
+
+def progress_on_cards(pending: Pending, text: str) -> tuple[Post, ...]:
+    """Edits that write on every copy of a call's card how far its run is; a card of several calls is left alone."""
+    if pending.group is not None:
+        return ()
+    told: dict[str, JsonValue] = {"result": text[:SHORT], "status": "running"}
+    return tuple(_edit(pending, copy, told) for copy in pending.cards)
 
 
 def _edit(pending: Pending, copy: Copy, told: Mapping[str, JsonValue]) -> Post:

@@ -78,6 +78,9 @@ def limit_prompt(turn: Turn, action: AskLimit, limits: Limits, *, prompt_id: str
     text = f"{action.reached[:1].upper()}{action.reached[1:]}. Go on?"
     body = _body(turn, prompt_id, Purpose.LIMIT, text=text, options=options, now=now)
     answerers = tuple(dict.fromkeys([turn.requester.id, *limits.owners])) if limits.owners else ()
+    if answerers:
+        who = f"{turn.requester.name} or a budget owner"
+        body |= {"waiting_for": who, "detail": f"{who} may answer."}
     return NewPrompt(
         prompt_id=prompt_id,
         delivery_id=delivery_id,

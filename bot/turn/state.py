@@ -36,6 +36,8 @@ class Stage(StrEnum):
     """It was let run, and has not."""
     ASLEEP = "asleep"
     """It waits for a time."""
+    AT_WORK = "at_work"
+    """A run of its own does it."""
 
 
 class Purpose(StrEnum):
@@ -46,6 +48,7 @@ class Purpose(StrEnum):
     QUESTION = "question"
     LIMIT = "session-limit"
     SLEEP = "sleep"
+    WORKFLOW = "workflow"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,19 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChildRequest:
+    """What a run that works for a call asks people, as far as typed answers need it."""
+
+    prompt_id: str
+    asked_after: int
+    """The last input that came before the turn heard of it."""
+    options: tuple[tuple[str, str], ...] = ()
+    """(id, label), in the order they are shown in."""
+    speakers: tuple[str, ...] = ()
+    """Principals whose own words answer it, where they may."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
     """What a turn waits for, a call without a result mostly: for a person, a time, or a moment to run.
 
@@ -93,6 +109,8 @@ class Pending:
     consent: Consent | None = None
     begun: int = 0
     """How often the call was begun before this prompt."""
+    binding: str = ""
+    """What exactly is asked about, as a digest; empty of a call that an older version asked about."""
     copies: tuple[Copy, ...] = ()
     group: str | None = None
     """The first prompt of those that share its card."""
@@ -102,8 +120,12 @@ class Pending:
     """When it fell asleep."""
     limit: str = ""
     """Which limit was reached, if it asks whether to go on."""
-    binding: str = ""
-    """What exactly is asked about, as a digest; empty of a call that an older version asked about."""
+    child: str | None = None
+    """The run that does it."""
+    requests: tuple[ChildRequest, ...] = ()
+    """What that run asks people."""
+    stopping: bool = False
+    """It was told to stop, and has not ended yet."""
 
     @property
     def cards(self) -> tuple[Copy, ...]:
@@ -158,6 +180,16 @@ class Turn:
         return tuple(pending for pending in self.pending if pending.stage is Stage.ASKED)
 
     @property
+    def at_work(self) -> tuple[Pending, ...]:
+        """The calls that runs of their own do."""
+        return tuple(pending for pending in self.pending if pending.child is not None)
+
+    @property
+    def waits_for_people(self) -> bool:
+        """Whether anything of it waits for a person."""
+        return any(pending.stage is Stage.ASKED or pending.requests for pending in self.pending)
+
+    @property
     def open_calls(self) -> tuple[Call, ...]:
         """The calls that have no result yet."""
         return tuple(pending.call for pending in self.pending if pending.call != NO_CALL)
@@ -192,11 +224,11 @@ class State:
 
 def with_grants(state: State, given: Iterable[Grant], taken: Collection[str]) -> State:
     """Add grants and take some away; those that had ended when the newest was given are dropped."""
-    new = tuple(given)
-    gone = {*taken, *(grant.key for grant in new)}
-    since = max((grant.until for grant in new), default=None)
+    new = {grant.key: grant for grant in sorted(given, key=lambda grant: grant.until)}
+    gone = {*taken, *new}
+    since = max((grant.until for grant in new.values()), default=None)
     kept = [grant for grant in state.grants if grant.key not in gone and (since is None or grant.until > since - GRANT_MS)]
-    return replace(state, grants=(*kept, *(grant for grant in new if grant.key not in taken)))
+    return replace(state, grants=(*kept, *(grant for grant in new.values() if grant.key not in taken)))
 
 
 # ── what the inbox holds ─────────────────────────────────────────────────────────────────────────
@@ -268,7 +300,19 @@ class Cancel:
     turn_id: str | None = None
 
 
-Input: TypeAlias = Message | Response | Cancel | Undelivered
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromChild:
+    """A word from a run that works for a call: it asks, is answered, shows how far it is, or has ended."""
+
+    seq: int
+    submission_id: str
+    run_id: str
+    kind: str
+    """`asked`, `resolved`, `progress` or `child` (it has ended)."""
+    told: Mapping[str, JsonValue]
+
+
+Input: TypeAlias = Message | Response | Cancel | Undelivered | FromChild
 
 _STATE: Final = TypeAdapter(State)
 _BODY: Final = TypeAdapter(MessageBody)

@@ -63,7 +63,7 @@ def reminded(state: State, turn: Turn, action: Remind, prompts: Mapping[str, Ope
         state=state,
         link_turn=turn.turn_id,
         events=tuple(_moved("input.reminded", turn, one, {}) for one in action.prompts),
-        posts=tuple(told),
+        posts=(*posts.results_on_cards(action.prompts, {}, turn.card_results), *told),
         updates=updates,
     )
 
@@ -71,7 +71,7 @@ def reminded(state: State, turn: Turn, action: Remind, prompts: Mapping[str, Ope
 def _reminders(turn: Turn, sharing: Sequence[Pending], prompts: Mapping[str, OpenPrompt]) -> list[Post]:
     first = prompts[sharing[0].prompt_id]
     what = f"“{first.text}”" if len(sharing) == 1 else f"{len(sharing)} requests"
-    text = f"Still waiting for {first.waiting_for or 'an answer'}: {what}"
+    text = f"Still unanswered: {what}. {first.waiting_for or 'Somebody'} may answer."
     copies = sharing[0].cards
     # the newest place is where those are who are asked now; a private card's readers are reminded alone
     newest = [copy for copy in copies if copy.private_to is not None] if _private(copies) else list(copies[-1:])
@@ -104,13 +104,13 @@ def escalated(state: State, turn: Turn, action: Escalate, prompts: Mapping[str, 
                 copy = Copy(delivery_id=mint(), channel=level.channel, address=level.address)
                 copies[card] = (*pending.cards, copy)
                 told.append(posts.card(copy, card))
-            told.append(posts.notice(f"Handed to {level.waiting_for}, since nobody answered: “{prompt.text}”"))
+            told.append(posts.notice(f"Nobody answered in time, so now {level.waiting_for} may answer: “{prompt.text}”"))
     return Change(
         kind="escalate",
         state=replace(state, turn=_with_copies(turn, copies)),
         link_turn=turn.turn_id,
         events=tuple(events),
-        posts=tuple(told),
+        posts=(*posts.results_on_cards(action.prompts, {}, turn.card_results), *told),
         updates=tuple(updates),
     )
 

@@ -124,8 +124,9 @@ def _carried(view: Fields, installation: Installation) -> tuple[str, SlackAddres
     except (MalformedPayload, BadAddress):
         return None
     value = text_of(carried, "value")
-    known = 1 <= len(value) <= MAX_BUTTON_VALUE and address.team == installation.team
-    return (value, address) if known else None
+    # Of an organisation that installed the bot as a whole, anybody's own workspace may be named.
+    same = address.team == installation.team or (installation.org_wide and address.enterprise == installation.enterprise)
+    return (value, address) if same and 1 <= len(value) <= MAX_BUTTON_VALUE else None
 
 
 def _filled(view: Fields) -> dict[str, str]:

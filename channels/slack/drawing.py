@@ -47,6 +47,7 @@ _SIGNS = {
     "cancelled": "➖",
     "ignored": "➖",
     "overridden": "⚠️",
+    "mixed": "☑️",
 }
 
 

@@ -2,7 +2,8 @@
 
 What lives here: an entry for each thing that leaves one. What does not: the chain (`durable_core/audit.py`), writing it.
 
-Only ids of people stand in it, no names. An answer to a prompt that was settled before leaves no entry: it decided nothing.
+Only ids of people stand in it, no names. What was shown is left empty where the prompt's body can't be opened any more. An answer
+to a prompt that was settled before leaves no entry: it decided nothing.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def _entry(
         requester=prompt.requester,
         asked=prompt.asked,
         asked_at=prompt.created_at,
-        shown=sha256(prompt.body).hexdigest(),
+        shown=sha256(prompt.body).hexdigest() if prompt.body else "",
         principal=principal,
         via=via,
         where=where,

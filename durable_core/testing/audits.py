@@ -112,6 +112,17 @@ class Audits(StoreBench):
         entry = await last(store)
         assert said(entry) == ("overridden", BOB, "button", "approve", "approved", "Nobody of finance is here.")
 
+    async def test_s40_odd_texts_are_hashed_as_they_are_kept(self, store: Store) -> None:
+        claim = await start(store)
+        question = prompt(asked="Zoë's \\ \"team\" {moor_run}\n'; --")
+        await store.commit(step_commit(claim, prompts=(question,)))
+        note = encode({"reason": "it's $1 \\' {0} moor_run \u2028 \x7f 漢字 😀"})
+        given = replace(answer(question.prompt_id, by="o'neill:\\", override=True, note=note), where="''\\ moor_prompt")
+        await store.answer(given)
+        entry = await last(store)
+        assert (entry.asked, entry.principal, entry.where) == (question.asked, given.principal, given.where)
+        assert entry.reason == "it's $1 \\' {0} moor_run \u2028 \x7f 漢字 😀"
+
     async def test_s40_what_a_worker_decides_leaves_an_entry_only_then(self, store: Store) -> None:
         _, prompt_id = await asked(store, policy=AnswerPolicy.FUNCTION)
         given = answer(prompt_id, by=BOB)
@@ -252,6 +263,17 @@ class Audits(StoreBench):
         assert await store.purge(limit=10) == [kept[0]]
         assert await store.forget(kept[1])
         assert await entries(store) == before
+
+    async def test_s40_a_run_ends_though_a_question_of_it_can_not_be_read(self, store: Store) -> None:
+        if not self.tampering:
+            pytest.skip("rows of this store can't be changed")
+        claim, prompt_id = await asked(store)
+        sql = "UPDATE moor_prompt SET body = :body WHERE prompt_id = :prompt_id"
+        await self.tamper(store, sql, {"body": b"no such thing", "prompt_id": prompt_id})
+        assert await store.end(claim.run_id, reason="reset", events=())
+        entry = await last(store)
+        assert said(entry) == ("settled", None, "system", None, "cancelled", "reset")
+        assert entry.shown == ""
 
     async def test_s40_a_changed_entry_is_found(self, store: Store) -> None:
         if not self.tampering:

@@ -325,6 +325,19 @@ def test_who_may_answer_is_named(gate: Approval, words: str) -> None:
     assert gate.answerers(a_call()) == words
 
 
+people = st.sampled_from([ALICE, BOB, FARAH, NOBODY])
+
+
+@given(st.lists(people, min_size=1, max_size=3), people, people, st.booleans())
+async def test_whom_the_store_is_told_of_are_those_who_may(
+    by: list[Principal], requester: Principal, responder: Principal, self_ok: bool
+) -> None:
+    gate = Approval(by=[person.id for person in by if person.id] or [BOB.id], self_ok=self_ok)
+    named = gate.people(requester.id)
+    assert named is not None
+    assert (responder.id in named) is (await allowed(gate, a_call(requester), responder))[0]
+
+
 @given(st.text(), st.text())
 def test_any_value_is_rendered_on_one_line_without_unseen_characters(before: str, value: str) -> None:
     shown = Approval(ask="Q {value}?").question(a_call(value=before + value))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from durable_core.audit import canonical, hash_of, linked, verify
+from durable_core.audit import around, canonical, hash_of, linked, verify
 from durable_core.model import AuditEntry
 
 ENTRY = AuditEntry(
@@ -72,6 +72,12 @@ def test_no_field_can_be_changed_with_its_hash() -> None:
 def test_none_can_be_left_out_or_put_elsewhere(order: tuple[int, ...], broken: int) -> None:
     entries = chain(3)
     assert verify([entries[n] for n in order]) == broken
+
+
+def test_what_a_database_puts_together_is_what_is_hashed() -> None:
+    entry = replace(linked(ENTRY, n=7, prev="ab" * 32), reason='so "it" is\n', asked="Zoë\\")
+    before, between, behind = around(entry)
+    assert f"{before}{entry.n}{between}{entry.prev}{behind}".encode() == canonical(entry)
 
 
 def test_what_stands_in_one_field_is_not_mistaken_for_another() -> None:

@@ -5,6 +5,7 @@ With MOORINGS_TEST_SHOTS=FOLDER each state is kept as a picture.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -22,19 +23,28 @@ from durable_core.model import Prompt, PromptOutcome
 from tests.bot.asked import DAY, prompt, settled, vote
 from tests.bot.asked import option as choice
 from tests.bot.console.fake_port import AGENT, FakePort, author
-from tests.e2e.browser import Visit, browsing, visiting
+from tests.e2e.browser import Visit, visiting
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
+NUMBERS = itertools.count()
 NOW = int(time.time() * 1000)
 EDIT = [
     {"name": "amount", "label": "amount", "value": '"140.00"', "multiline": False},
     {"name": "reason", "label": "reason", "value": '"the parcel never arrived"', "multiline": True},
 ]
 REGIONS = [choice(f"r{number}", f"Region {number}", description=f"{number * 12} ms away") for number in range(1, 9)]
+
+
+CUT_OFF = """
+    [...document.querySelectorAll('#thread, .card, .card :not(.hidden)')]
+        .filter((one) => one.clientWidth > 0 && one.scrollWidth > one.clientWidth + 1)
+        .filter((one) => getComputedStyle(one).overflowX !== 'visible')
+        .map((one) => one.className)
+"""
 
 
 def asked(text: str, number: int = 1, **more: Any) -> Prompt:
@@ -91,7 +101,8 @@ def shown_in(port: FakePort, prompts: Sequence[Prompt]) -> None:
     drawn = card(prompts, results={"prm_1": "Ran once."} if len(prompts) == 1 else {}).to_json()
     if prompts[0].outcome is not PromptOutcome.APPROVED and drawn["outcome"]:
         drawn["outcome"]["result"] = ""
-    port.add_message("t1", AGENT, "I found the charge, so I have asked.", card=drawn)
+    message = port.add_message("t1", AGENT, "I found the charge, so I have asked.", card=drawn)
+    message["id"] = f"{message['id']}-{next(NUMBERS)}"
     port.tell({"kind": "messages", "thread": "t1"})
 
 
@@ -119,9 +130,9 @@ def port() -> FakePort:
     return port
 
 
-@pytest_asyncio.fixture
-async def visit(port: FakePort) -> AsyncIterator[Visit]:
-    async with browsing() as browser, page_of(port, browser) as visit:
+@pytest_asyncio.fixture(loop_scope="module")
+async def visit(port: FakePort, browser: Browser) -> AsyncIterator[Visit]:
+    async with page_of(port, browser) as visit:
         yield visit
 
 
@@ -130,9 +141,7 @@ async def fits(visit: Visit) -> None:
     for width in (1280, 390):
         await visit.page.set_viewport_size({"width": width, "height": 844})
         assert await visit.page.evaluate("document.documentElement.scrollWidth") == width
-        inside = "[...document.querySelectorAll('#thread, .card, .card *')].filter((one) => one.scrollWidth > one.clientWidth + 1"
-        wide = f"{inside} && getComputedStyle(one).overflowX !== 'visible' && one.clientWidth > 0).map((one) => one.className)"
-        assert await visit.page.evaluate(wide) == []
+        assert await visit.page.evaluate(CUT_OFF) == []
     await visit.page.set_viewport_size({"width": 1280, "height": 844})
 
 

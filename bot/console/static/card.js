@@ -6,9 +6,9 @@ import { clockTime, exact, expiry, timeNode } from "./time.js";
 
 const LONG = 220;
 const CHECK = "M2.5 6.5l2.3 2.3 4.7-5.1", CROSS = "M3.2 3.2l5.6 5.6m0-5.6L3.2 8.8", DASH = "M3 6h6";
-const MARKS = { approved: CHECK, answered: CHECK, denied: CROSS, cancelled: DASH, ignored: DASH, expired: "M6 2.8V6l2.2 1.6", overridden: "M6 2.4v4M6 9v.2" };
+const MARKS = { approved: CHECK, answered: CHECK, mixed: CHECK, denied: CROSS, cancelled: DASH, ignored: DASH, expired: "M6 2.8V6l2.2 1.6", overridden: "M6 2.4v4M6 9v.2" };
 const NOTES = { answered: "Answer", overridden: "Reason" };
-const NAMED = /^(Approved|Denied|Answered) by [^:,.]+$/;
+const NAMED = /^(Approved|Denied|Answered) by [^:.]+$/;
 
 /** Read a card; one from before there were items, forms or notes lacks those. */
 const read = (card) => ({ items: [], evidence: [], fields: [], buttons: [], display: "buttons", progress: "", detail: "", outcome: null, ...card });
@@ -29,7 +29,7 @@ const details = (card, place) => [
 
 function sentence({ text, at, result }) {
   const when = h("time", { datetime: new Date(at).toISOString(), title: exact(at) }, clockTime(at));
-  return h("div", { class: "sub" }, text.replace(/[.\s]+$/, ""), NAMED.test(text) ? " at " : ", ", when, ". ", result ?? "");
+  return h("div", { class: "sub" }, NAMED.test(text) ? [text, " at ", when, ". "] : [text, " · ", when, result ? " · " : ""], result ?? "");
 }
 
 /** What the person wrote and changed, as a quotation and a list. */
@@ -85,7 +85,7 @@ export function cardNode(given, context) {
   const card = read(given);
   const parts = card.items.length > 0 ? several(card, context) : card.outcome ? settled(card, "card") : open(card, "card", context);
   const kind = [card.outcome && "done", card.items.length > 0 && "several"].filter(Boolean).map((one) => ` ${one}`).join("");
-  return h("section", { class: `card${kind}`, "aria-label": card.question }, parts.flat());
+  return h("section", { class: `card${kind}`, "aria-label": card.question }, parts);
 }
 
 function timeExpiry(at) {

@@ -1,50 +1,47 @@
 """The audit: entries behind one another, for the whole store.
 
 What lives here: writing and reading them, and the lock under which they are numbered. What does not: what they say
-(`stores/auditing.py`), their hashes (`audit.py` of durable_core).
+(`stores/auditing.py`), their hashes (`audit.py` of durable_core, which the statement here does over).
 
-The first entry is the lock of the chain: whoever adds to it holds that row until the commit, and reads the last one only then. It
-is taken last of all in a transaction (CORE 4), so nobody who holds it waits for anything more.
+The end of the chain is locked last of all in a transaction (CORE 4) and goes to the server together with the COMMIT: nobody holds
+it while a client makes up its mind, or is frozen. So the server numbers and hashes. Each statement is one of its own, which sees
+what was committed before it got the lock.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any, Final
 
-from durable_core.audit import NONE_BEFORE, linked
+from durable_core.audit import NONE_BEFORE, around
 from durable_core.model import AuditEntry
 from durable_core.stores import rows
-from durable_core.stores.postgres.sql import storable
-from durable_core.stores.postgres.tx import Again, Tx
+from durable_core.stores.postgres.sql import literal, qualified, storable
+from durable_core.stores.postgres.tx import Tx
 
-_LOCK: Final = "SELECT 1 FROM moor_audit WHERE n = 1 FOR UPDATE"
-_LAST: Final = "SELECT n, hash FROM moor_audit ORDER BY n DESC LIMIT 1"
+_SPACE: Final = 0x6D6F6F72
+"""Of two-part advisory locks ("moor"); those of incarnations have one part, and are others."""
+_LOCK: Final = "SELECT pg_advisory_xact_lock({space}, hashtext({namespace}));"
 _PUT: Final = f"""
     INSERT INTO moor_audit ({rows.AUDIT})
-    VALUES ({", ".join(f"${n}" for n, _ in enumerate(rows.AUDIT.split(","), start=1))}) ON CONFLICT DO NOTHING
+    SELECT l.n, {{values}}, l.prev,
+        encode(sha256(convert_to({{before}} || l.n || {{between}} || l.prev || {{behind}}, 'UTF8')), 'hex')
+    FROM (SELECT coalesce(max(n), 0) + 1 AS n,
+                 coalesce((SELECT a.hash FROM moor_audit a ORDER BY a.n DESC LIMIT 1), '{NONE_BEFORE}') AS prev
+          FROM moor_audit) l;
 """
 _READ: Final = f"SELECT {rows.AUDIT} FROM moor_audit WHERE n > $1 {{of}} ORDER BY n LIMIT $2"
 
 
-async def write(tx: Tx) -> None:
-    """Write what an operation noted; nothing may be locked after it.
-
-    Raises:
-        Again: there was no entry to lock, and somebody else was first.
-    """
-    if not tx.entries:
-        return
-    n, prev = 0, NONE_BEFORE
-    if await tx.one(_LOCK) is not None:
-        n, prev = await tx.one(_LAST) or (n, prev)
-    for entry in tx.entries:
-        n += 1
-        one = linked(_storable(entry), n=n, prev=prev)
-        if not await tx.run(_PUT, *rows.audited(one)):
-            raise Again
-        prev = one.hash
-    tx.entries.clear()
+def closing(entries: Sequence[AuditEntry], namespace: str | None) -> str:
+    """Return the statements that write entries, to go before the COMMIT in one message; nothing where there are none."""
+    if not entries:
+        return ""
+    lock = _LOCK.format(space=_SPACE, namespace=literal(f"audit {namespace or ''}"))
+    # the name is part of a template
+    put = _PUT if namespace is None else qualified(_PUT, namespace.replace("{", "{{").replace("}", "}}"))
+    return lock + "".join(_put(put, entry) for entry in entries)
 
 
 async def read(tx: Tx, *, after: int, limit: int, run_id: str | None, prompt_id: str | None) -> list[AuditEntry]:
@@ -54,7 +51,14 @@ async def read(tx: Tx, *, after: int, limit: int, run_id: str | None, prompt_id:
     return [rows.audit(row) for row in await tx.all(_READ.format(of=of), after, limit, *wanted.values())]
 
 
-def _storable(entry: AuditEntry) -> AuditEntry:
-    """Return an entry with what people wrote as the database can keep it: it has to be hashed as it is kept."""
-    reason = None if entry.reason is None else storable(entry.reason)
-    return replace(entry, reason=reason, where=storable(entry.where), asked=storable(entry.asked))
+def _put(put: str, entry: AuditEntry) -> str:
+    # hashed as it is kept: what people and platforms wrote may hold what the database can't keep
+    texts: dict[str, Any] = {name: storable(value) for name, value in asdict(entry).items() if isinstance(value, str)}
+    kept = replace(entry, **texts)
+    before, between, behind = (literal(text) for text in around(kept))
+    values = ", ".join(_value(value) for value in rows.audited(kept)[1:-2])
+    return put.format(values=values, before=before, between=between, behind=behind)
+
+
+def _value(value: str | int | None) -> str:
+    return "NULL" if value is None else literal(value) if isinstance(value, str) else str(value)

@@ -186,7 +186,7 @@ class Database:
             try:
                 await connection.execute(begin)
                 result = await work(tx)
-                await audit.write(tx)
+                closing = audit.closing(tx.entries, self.settings.namespace)
                 _pass(_BEFORE, label)
             except (Again, *FAULTS) as error:
                 await self._drop_out(connection, error)
@@ -200,16 +200,16 @@ class Database:
             except BaseException as error:
                 await self._drop_out(connection, error)
                 raise
-            await self._commit(connection)
+            await self._commit(connection, closing)
             self._sealing.keep({run_id: key for run_id, key in tx.fresh.items() if run_id not in tx.forgotten})
             self._sealing.drop(tx.forgotten)
             self.tell(frozenset(tx.changed))
             _pass(_AFTER, label)
             return result
 
-    async def _commit(self, connection: asyncpg.Connection) -> None:
+    async def _commit(self, connection: asyncpg.Connection, closing: str) -> None:
         try:
-            tag = await connection.execute("COMMIT")
+            tag = await connection.execute(f"{closing}COMMIT")
         except BaseException as error:
             await self._drop_out(connection, error)
             if isinstance(error, FAULTS):

@@ -115,12 +115,12 @@ async def commands_after(tx: Tx, run_id: str, seq: int) -> tuple[Command, ...]:
     return tuple(rows.command(tx, row) for row in found)
 
 
-async def open_prompts(tx: Tx, run_id: str) -> tuple[Prompt, ...]:
+async def open_prompts(tx: Tx, run_id: str, *, opener: rows.Opener | None = None) -> tuple[Prompt, ...]:
     """Return a run's open prompts, oldest first."""
     found = await tx.all(_OPEN, [run_id])
     if found:
         await tx.know(run_id)
-    return tuple(rows.prompt(tx, row) for row in found)
+    return tuple(rows.prompt(opener or tx, row) for row in found)
 
 
 async def records(tx: Tx, run_id: str, step_n: int) -> tuple[Record, ...]:

@@ -46,8 +46,8 @@ _PUT: Final = """
 """
 _POSTED: Final = """
     SELECT o.delivery_id, o.channel, o.address, o.body, o.prompt_id
-    FROM unnest($1::text[]) WITH ORDINALITY AS settled (prompt_id, n) JOIN moor_outbox o ON o.prompt_id = settled.prompt_id
-    WHERE o.run_id = $2 AND o.edit_of IS NULL ORDER BY settled.n, o.at, o.lane_seq
+    FROM unnest($1::text[]) AS card (prompt_id) JOIN moor_outbox o ON o.prompt_id = card.prompt_id
+    WHERE o.run_id = $2 AND o.edit_of IS NULL ORDER BY o.at, o.lane_seq
 """
 _HOLD: Final = """
     INSERT INTO moor_lane (channel, address, seq, done_seq, epoch)

@@ -111,7 +111,7 @@ async def _prompts(tx: Tx, run_id: str, prompt_ids: Sequence[str]) -> list[Promp
 
 async def end_run(tx: Tx, run_id: str, *, reason: str, at: int) -> None:
     """End a run: free its addresses, cancel its prompts, abort what is open; whoever owns it has lost it."""
-    cancelled = await loading.open_prompts(tx, run_id)
+    cancelled = await loading.open_prompts(tx, run_id, opener=rows.Lenient(tx))
     if cancelled:
         await tx.run(_CANCEL, run_id, PromptOutcome.CANCELLED.value, at)
     dropped = await tx.all(_REFUSE, run_id, AnswerStatus.REFUSED.value)

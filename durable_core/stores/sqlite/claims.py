@@ -191,9 +191,9 @@ def commands_after(tx: Tx, run_id: str, seq: int) -> tuple[Command, ...]:
     return tuple(rows.command(tx, row) for row in tx.all(_COMMANDS, (run_id, seq)))
 
 
-def open_prompts(tx: Tx, run_id: str) -> tuple[Prompt, ...]:
+def open_prompts(tx: Tx, run_id: str, *, opener: rows.Opener | None = None) -> tuple[Prompt, ...]:
     """Return a run's open prompts, oldest first."""
-    return tuple(rows.prompt(tx, row) for row in tx.all(_OPEN, (run_id,)))
+    return tuple(rows.prompt(opener or tx, row) for row in tx.all(_OPEN, (run_id,)))
 
 
 def records(tx: Tx, run_id: str, step_n: int) -> tuple[Record, ...]:

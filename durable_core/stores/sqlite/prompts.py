@@ -105,7 +105,7 @@ def carry_out(
             prompt = judging.voted(prompt, answer, at)
         drafts = settled if judged.status is AnswerStatus.SETTLED else judging.counted_as(before, counted)
         events.append(tx, run_id, (*drafts, history.of_answer(answer, judged.status, votes=vote)))
-        outbox.edit_copies(tx, run_id, judging.card(before), at)
+        outbox.edit_copies(tx, run_id, (judging.card(before),), at)
     tx.entries += auditing.of_answer(before, answer, judged, at)
     return seq, prompt
 

@@ -83,18 +83,21 @@ def change_prompts(tx: Tx, commit: StepCommit, at: int) -> None:
         PromptTaken: one is settled by now.
     """
     run_id = commit.run_id
+    cards = []
     for item in commit.settle:
-        if not settle_prompt(tx, run_id, item.prompt_id, outcome=item.outcome, at=at, by=item.by, name=item.name, via=item.via):
+        settled = settle_prompt(tx, run_id, item.prompt_id, outcome=item.outcome, at=at, by=item.by, name=item.name, via=item.via)
+        if not settled:
             raise PromptTaken(item.prompt_id)
         prompt = _prompt(tx, run_id, item.prompt_id)
-        outbox.edit_copies(tx, run_id, judging.card(prompt), at)
+        cards.append(judging.card(prompt))
         tx.entries.append(auditing.of_settlement(prompt, item, at))
     for update in commit.updates:
         _move(tx, run_id, update)
         prompt = _prompt(tx, run_id, update.prompt_id)
-        outbox.edit_copies(tx, run_id, judging.card(prompt), at)
+        cards.append(judging.card(prompt))
         if update.level is not None:
             tx.entries.append(auditing.of_move(prompt, at))
+    outbox.edit_copies(tx, run_id, cards, at)
 
 
 def _move(tx: Tx, run_id: str, update: PromptUpdate) -> None:
@@ -123,11 +126,11 @@ def _prompt(tx: Tx, run_id: str, prompt_id: str) -> Prompt:
 
 def end_run(tx: Tx, run_id: str, *, reason: str, at: int) -> None:
     """End a run: free its addresses, cancel its prompts, abort what is open; whoever owns it has lost it."""
-    prompts = {prompt.prompt_id: prompt for prompt in claims.open_prompts(tx, run_id)}
+    prompts = {prompt.prompt_id: prompt for prompt in claims.open_prompts(tx, run_id, opener=rows.Lenient(tx))}
     for prompt_id, prompt in prompts.items():
         settle_prompt(tx, run_id, prompt_id, outcome=PromptOutcome.CANCELLED, at=at, by=None, name=None, via=auditing.SYSTEM)
-        outbox.edit_copies(tx, run_id, judging.card(prompt), at)
         tx.entries.append(auditing.of_end(prompt, reason, at))
+    outbox.edit_copies(tx, run_id, [judging.card(prompt) for prompt in prompts.values()], at)
     dropped = tx.all(_REFUSE, (AnswerStatus.REFUSED.value, run_id))
     tx.entries += auditing.of_dropped(prompts, dropped, at)
     submissions.abort_open(tx, run_id, encode({"reason": reason}), at)

@@ -331,6 +331,11 @@ class Thread:
         assert len(told) == len(set(told)), "a call has two results"
         if run.turn_id is None:
             assert sorted(told) == sorted(set(asked))
+        requested = [one["request_id"] for event in events if event.type == "input.requested" for one in event.data["requests"]]
+        resolved = [one["request_id"] for event in events if event.type == "input.resolved" for one in event.data["resolutions"]]
+        assert len(resolved) == len(set(resolved)), "a request is resolved twice"
+        if run.turn_id is None:
+            assert sorted(requested) == sorted(resolved)
 
     @staticmethod
     def settled(receipt: AnswerReceipt) -> bool:

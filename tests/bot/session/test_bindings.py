@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bot.approvals import Approval
 from bot.bindings import binding
@@ -14,9 +16,11 @@ from bot.history import Call, ResultStatus
 from bot.session.edits import voided
 from bot.tools import Tool, tool
 from bot.turn.state import Consent, Pending, Purpose, Stage
+from durable_core import codec
+from durable_core.model import AnswerStatus
 from tests.bot.session.actors import Log
 from tests.bot.session.gated import answered, ask, body, results
-from tests.bot.session.kit import ALICE, Thread
+from tests.bot.session.kit import ALICE, BOB, Thread
 
 VOID = "Alice approved this call, but the tool or the call has changed since: the approval doesn't count. It did not run."
 
@@ -74,6 +78,22 @@ async def test_a_missing_tool_is_said_to_be_missing(thread: Thread) -> None:
     await approved_then(thread, other)
     text = "Alice approved this call, but the tool 'send' is no longer offered. The call did not run."
     assert results(thread) == [(ResultStatus.FAILED, text)]
+
+
+async def finance(*_: object) -> bool:
+    return True
+
+
+@pytest.mark.parametrize("later", [tool(name="send")(send.function), other])
+async def test_nobody_approves_in_place_of_those_whose_rule_is_gone(thread: Thread, later: Tool) -> None:
+    await ask(thread, ("send", {"amount": 5}), tools=(tool(name="send", approval=Approval(by=finance))(send.function),))
+    thread.tools = (later,)
+    thread.hire("w2")
+    refused = await answered(thread, "approve", ALICE)
+    assert (refused.status, refused.reason) == (AnswerStatus.REFUSED, "The tool has changed since this was asked. Ask again.")
+    assert (await answered(thread, "deny", BOB)).reason == "not_yours"
+    assert (await answered(thread, "deny", ALICE)).status is AnswerStatus.SETTLED
+    assert thread.log.runs == []
 
 
 async def test_a_tool_that_only_reads_differently_is_the_same(thread: Thread) -> None:
@@ -142,3 +162,20 @@ def test_the_order_of_keys_means_nothing_and_all_else_does(one: Any, two: Any, e
     assert (binding("t", {"x": one}, {}) == binding("t", {"x": two}, {})) is equal
     assert (binding("t", {}, one) == binding("t", {}, two)) is equal
     assert binding("t", {}, one) != binding("u", {}, one)
+
+
+json = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(alphabet=st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(alphabet="abcé", max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(alphabet="abc"), json, max_size=4))
+def test_what_comes_back_from_storage_is_the_same_call(arguments: dict[str, Any]) -> None:
+    stored: Any = codec.decode(codec.encode(arguments))
+    assert binding("t", {}, stored) == binding("t", {}, arguments)

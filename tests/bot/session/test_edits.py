@@ -6,21 +6,26 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import Field
 
+from bot.answers import FORGOTTEN
 from bot.approvals import Approval, ToolCall
 from bot.context import ToolContext
-from bot.history import AssistantItem, ResultStatus
+from bot.forget import forget_principal
+from bot.history import AssistantItem, Call, ResultStatus
 from bot.masks import Secret
 from bot.policies import Ruling, deny
 from bot.principal import Principal
-from bot.session.edits import NotEdited, read_edit
+from bot.session.edits import Edited, NotEdited, edited, read_edit
 from bot.tools import tool
 from durable_core import codec
 from durable_core.model import AnswerReceipt, AnswerStatus, PromptOutcome
 from tests.bot.session.actors import Log
-from tests.bot.session.gated import answered, ask, body, results
+from tests.bot.session.gated import Asked, answered, ask, body, results
 from tests.bot.session.kit import ALICE, BOB, FARAH, Thread
+from tests.bot.session.test_forget import stored
 from tests.bot.session.test_interruption import killed_at
 
 
@@ -53,7 +58,7 @@ async def count(ctx: ToolContext[Log], amount: int = 5) -> dict[str, int]:
     return {"counted": amount}
 
 
-ASKED = ("pay", {"to": "eve", "amount": "500", "pin": "secret-pin"})
+ASKED: Asked = ("pay", {"to": "eve", "amount": "500", "pin": "secret-pin"})
 
 
 async def edit(thread: Thread, edits: dict[str, Any], who: Principal = BOB, option: str = "approve") -> AnswerReceipt:
@@ -79,7 +84,8 @@ async def test_the_edited_call_runs_and_is_shown_recorded_and_told(thread: Threa
     assert (note["text"], note["edits"]) == ("less", {"amount": "50", "note": "half"})
     outcome = thread.channel.cards[-1].card.outcome
     assert outcome is not None
-    assert outcome.text == "Approved by Bob, who changed amount from 500 to 50, note from its default to half"
+    assert outcome.text.startswith("Approved by Bob")
+    assert words in outcome.result
     asked = [
         item.calls[0].arguments["amount"] for item in await thread.history() if isinstance(item, AssistantItem) and item.calls
     ]
@@ -132,6 +138,18 @@ async def test_nobody_edits_a_call_into_their_own_reach(thread: Thread) -> None:
     )
     receipt = await answered(thread, "approve", BOB, edits={"amount": 5})
     assert (receipt.status, receipt.reason) == (AnswerStatus.REFUSED, "not_allowed")
+    await thread.cancel()
+    await thread.work()
+
+
+async def test_a_change_that_can_not_be_kept_is_refused(thread: Thread) -> None:
+    receipt = await edit(thread, {"note": "x" * 20_000_000})
+    assert (receipt.status, receipt.reason) == (
+        AnswerStatus.REFUSED,
+        "What was changed can't be kept: it is too large, or no JSON.",
+    )
+    receipt = await answered(thread, "approve", BOB, edits={"note": float("nan")})
+    assert receipt.status is AnswerStatus.REFUSED
     await thread.cancel()
     await thread.work()
 
@@ -195,6 +213,61 @@ async def test_an_edit_to_a_tool_that_changed_meanwhile_is_refused(thread: Threa
     await thread.cancel()
     await thread.work()
     assert thread.log.runs == []
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["to", "amount", "note", "pin", "other"]), st.none() | st.integers() | st.text(max_size=5), max_size=4
+    )
+)
+def test_only_what_may_be_changed_ever_differs(edits: dict[str, Any]) -> None:
+    before = Call("0.0.0", "pay", arguments=dict(ASKED[1]))
+    made = edited(pay, before, edits, requester=ALICE)
+    if isinstance(made, Edited):
+        assert set(edits) <= {"amount", "note"}
+        assert set(made.edits) <= set(edits)
+        assert made.call.arguments == {**ASKED[1], **made.edits}
+        assert pay.validate(made.call.arguments)["amount"] > 0
+        assert made.binding == pay.binding(pay.shown(made.call.arguments))
+    assert before.arguments == ASKED[1]
+
+
+async def test_who_is_forgotten_takes_their_words_along_and_not_what_they_changed(thread: Thread) -> None:
+    await ask(thread, ("count", {"amount": 7}), tools=(count,))
+    await thread.click("approve", BOB, edits={"amount": 6}, note="4242")
+    (interaction,) = await thread.store.take_interactions(thread.owner, limit=1, lease_ms=1000)
+    await thread.answers.evaluate(interaction)
+    await forget_principal(thread.store, BOB.id, by="operator", seconds=0)
+    await thread.work()
+    assert results(thread)[0][1]["result"] == {"counted": 6}
+    assert "4242" not in await stored(thread)
+
+
+async def test_a_change_that_is_forgotten_before_it_is_looked_at_approves_nothing(thread: Thread) -> None:
+    await ask(thread, ("count", {"amount": 7}), tools=(count,))
+    receipt = await thread.click("approve", BOB, edits={"amount": 6})
+    await forget_principal(thread.store, BOB.id, by="operator", seconds=0)
+    await thread.work()
+    refused = await thread.answers.result(receipt)
+    assert (refused.status, refused.reason) == (AnswerStatus.REFUSED, FORGOTTEN)
+    assert thread.log.runs == []
+    await thread.cancel()
+    await thread.work()
+
+
+async def test_nor_does_one_that_is_forgotten_while_it_is_looked_at(thread: Thread) -> None:
+    await ask(thread, ("count", {"amount": 7}), tools=(count,))
+    await thread.click("approve", BOB, edits={"amount": 6})
+    decide = thread.store.decide
+
+    async def later(verdict: Any) -> Any:
+        await forget_principal(thread.store, BOB.id, by="operator", seconds=0)
+        return await decide(verdict)
+
+    object.__setattr__(thread.store, "decide", later)
+    await thread.work()
+    assert thread.log.runs == []
+    assert results(thread)[0][0] is ResultStatus.REJECTED
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from bot.answerers import By, group
 from bot.approvals import Approval, ToolCall, always
 from bot.context import ToolContext
 from bot.history import AssistantItem, Call, Item, NoteItem, ResultItem, ResultStatus, Trust, UserItem
+from bot.model import ModelReply, RequestedCall
 from bot.policies import Ruling, auto, deny, never, once
 from bot.principal import Principal
 from bot.routes import address, escalate
@@ -19,7 +20,7 @@ from bot.tools import Tool, tool
 from bot.turn.state import Turn
 from channels.events import Place
 from durable_core.model import AnswerPolicy, AnswerStatus
-from tests.bot.session.actors import Log, calls, look
+from tests.bot.session.actors import Log, calls, look, put
 from tests.bot.session.gated import answered, ask, body, prompts, results
 from tests.bot.session.kit import ALICE, BOB, FARAH, START, Thread
 from tests.bot.session.test_approvals import Tainted
@@ -143,6 +144,50 @@ async def test_a_call_that_began_is_not_asked_about_when_the_policy_changes_its_
     assert thread.log.names() == ["note"]
     assert await prompts(thread) == []
     assert results(thread) == [(ResultStatus.COMPLETED, "noted")]
+
+
+class Careful:
+    """A judge that has a doubt, and counts how often it is asked."""
+
+    name = "careful"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def reply(self, *_: object) -> ModelReply:
+        self.asked += 1
+        return ModelReply(
+            "", (RequestedCall("verdict", {"verdict": "caution", "reason": f"doubt {self.asked}", "criteria": {"1": True}}),)
+        )
+
+
+async def test_what_a_judge_doubts_stands_on_the_card_and_is_paid_for_once(thread: Thread) -> None:
+    judge = Careful()
+    gated = declared(auto(judge, criteria=["ok"]))
+    thread.tools = (gated, put)
+    thread.hire("w1")
+    thread.model.script = [calls(("note", {}), ("put", {}))]
+    await thread.say("go")
+    await killed_at(thread, "tool.before_start")
+    await thread.work()
+    assert judge.asked == 1
+    assert body(await thread.prompt())["evidence"] == ["careful judged this call: doubt 1"]
+    await answered(thread, "approve")
+    assert thread.log.names() == ["put", "note"]
+    await ask(thread, ("note", {}))
+    assert judge.asked == 2
+    await answered(thread, "deny")
+
+
+async def test_a_cut_off_call_is_asked_about_without_paying_a_judge(thread: Thread) -> None:
+    judge = Careful()
+    await ask(thread, ("note", {}), tools=(declared(auto(judge, criteria=["ok"])),))
+    await thread.click("approve")
+    await killed_at(thread, "tool.after_effect")
+    await thread.work()
+    assert (await thread.prompt()).kind == "rerun"
+    assert judge.asked == 1
+    await answered(thread, "skip")
 
 
 async def test_a_prompt_says_all_that_others_go_by(thread: Thread) -> None:

@@ -24,7 +24,7 @@ from durable_core.model import (
     ToNew,
 )
 from tests.bot.session.actors import PLACE, calls, says
-from tests.bot.session.kit import ALICE, BOB, Thread
+from tests.bot.session.kit import ALICE, BOB, FARAH, Thread
 
 
 async def over(thread: Thread, **limits: object) -> Receipt:
@@ -121,6 +121,16 @@ async def test_nobody_else_lets_it_go_on(thread: Thread) -> None:
     await thread.cancel()
     await thread.work()
     assert len(thread.model.requests) == 3
+
+
+async def test_a_budget_owner_lets_it_go_on(thread: Thread) -> None:
+    await over(thread, owners=(FARAH.id,))
+    assert thread.channel.cards[-1].card.detail == "Alice or a budget owner may answer."
+    assert (await thread.click("continue", BOB)).status is AnswerStatus.REFUSED
+    thread.model.script = [says("done")]
+    await thread.say("continue", FARAH)
+    await thread.work()
+    assert thread.channel.texts[-1] == "done"
 
 
 async def test_a_new_word_of_the_requester_is_taken_in_and_the_question_put_again(thread: Thread) -> None:

@@ -134,6 +134,28 @@ async def test_a_tool_that_is_no_longer_once_forgets(thread: Thread) -> None:
     assert thread.log.names() == ["mail", "mail"]
 
 
+@tool(name="mail", approval=once(arguments=("customer",)))
+async def mail_all(ctx: ToolContext[Log], customer: str, *, everybody: bool = True) -> str:
+    """Write to a customer, and to everybody else."""
+    await ctx.deps.run("mail", ctx)
+    return "wrote"
+
+
+@pytest.mark.parametrize("agreed_before", [True, False])
+async def test_a_yes_is_given_to_the_tool_as_it_was(thread: Thread, agreed_before: bool) -> None:
+    await ask(thread, C1, tools=TOOLS)
+    await thread.click("approve")
+    if agreed_before:
+        await thread.work()
+    thread.tools = (mail_all,)
+    thread.hire("w2")
+    await thread.work()  # the yes itself is void, if it is found only now
+    assert thread.log.names() == (["mail"] if agreed_before else [])
+    await ask(thread, C1)
+    assert len(await prompts(thread)) == 1
+    await answered(thread, "deny")
+
+
 async def test_somebody_elses_yes_counts_for_the_requester(thread: Thread) -> None:
     await ask(thread, ("post", {"text": "a"}), tools=TOOLS)
     await answered(thread, "approve", BOB)

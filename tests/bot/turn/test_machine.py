@@ -5,6 +5,7 @@ What lives here: the machine and its invariants. What does not: any store; the s
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 
 from hypothesis import HealthCheck, settings
@@ -58,6 +59,7 @@ from tests.bot.turn.views import cancel, message, response
 
 PEOPLE = (ALICE, BOB, NOBODY)
 MAX_STEPS = 300
+FULL = os.environ.get("MOORINGS_TEST_FULL") == "1"
 LIMITS = Limits(model_calls=3, folded_messages=3)
 
 
@@ -223,6 +225,7 @@ class Thread(RuleBasedStateMachine):
         match action:
             case Open():
                 assert turn is None
+                self._were_no_answers(action.messages)
                 self._commit(changes.opened(self.state, action))
             case Refuse():
                 self._commit(changes.refused(self.state, action))
@@ -235,6 +238,7 @@ class Thread(RuleBasedStateMachine):
             case Stop() if turn is not None:
                 self._commit(changes.stopped(self.state, turn, action, self._begun(turn)))
             case Fail() if turn is not None:
+                self.given.clear()  # what could not be consumed in four attempts is a message again
                 self._commit(changes.failed(self.state, turn, action, self._begun(turn), error_id="err"))
             case AskLimit() | Answer() | Remind() | Escalate() | Reroute() | Tell() if turn is not None:
                 self._wait(turn, action, data)
@@ -338,7 +342,11 @@ class Thread(RuleBasedStateMachine):
             )
         )
 
+    def _were_no_answers(self, messages: tuple[Message, ...]) -> None:
+        assert not {one.submission_id for one in messages} & set(self.given), "an answer was taken for words as well"
+
     def _resolve(self, turn: Turn, action: Resolve, data: st.DataObject) -> None:
+        self._were_no_answers(action.steer)
         ignored = [self.prompts[prompt_id].after for prompt_id, outcome in action.settle if outcome is PromptOutcome.IGNORED]
         words = [entry.body.turn_policy is TurnPolicy.STEER or entry.seq > min(ignored, default=0) for entry in action.steer]
         assert not ignored or any(words), "what was said before the question answered it"
@@ -511,6 +519,10 @@ class Thread(RuleBasedStateMachine):
 
 
 Thread.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    max_examples=3_000 if FULL else 100,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
 )
 TestThread = Thread.TestCase

@@ -52,23 +52,20 @@ def understood(sample: Sample) -> object:
 def card_of(sample: Sample) -> Card:
     from bot.cards import card
 
-    return card(
-        [
-            Prompt(
-                prompt_id="prm_sample",
-                run_id="ses_sample",
-                kind=sample.of,
-                step_n=0,
-                call_id=None,
-                body=sample.body,
-                requester="fake:alice",
-                policy=AnswerPolicy.REQUESTER,
-                created_seq=1,
-                created_at=0,
-                expires_at=None,
-            )
-        ]
+    prompt = Prompt(
+        prompt_id="prm_sample",
+        run_id="ses_sample",
+        kind=sample.of,
+        step_n=0,
+        call_id=None,
+        body=sample.body,
+        requester="fake:alice",
+        policy=AnswerPolicy.REQUESTER,
+        created_seq=1,
+        created_at=0,
+        expires_at=None,
     )
+    return card([prompt])
 
 
 def test_no_version_is_without_samples() -> None:
