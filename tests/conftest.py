@@ -5,9 +5,15 @@ What lives here: what every test shares. What does not: stores, clocks and fakes
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests import parts
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
 
 pytest.register_assert_rewrite("durable_core.testing")  # the kit's modules show what they compared
 
@@ -28,3 +34,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for fixture in getattr(item, "fixturenames", ()):
             if mark := FIXTURE_MARKS.get(fixture):
                 item.add_marker(mark)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    """With `-n`, and unless another `--dist` is asked for."""
+    from tests.sharing import FromBothEnds
+
+    if config.getoption("dist") != "load":
+        return None
+    config.option.loadscopereorder = False
+    return FromBothEnds(config, log)

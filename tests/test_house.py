@@ -178,7 +178,7 @@ def test_a_test_that_skips_by_itself_is_named(tmp_path: Path) -> None:
 def test_readme_has_its_two_commands() -> None:
     commands = house.readme_commands(README)
     assert commands["demo"].endswith("moorings demo")
-    assert commands["test"].endswith("-m pytest")
+    assert commands["test"].endswith("-m pytest -n 2")
     for name in ("demo", "test"):
         assert commands[name].startswith("python3 -m venv ")
         assert "-c constraints.txt" in commands[name]

@@ -6,14 +6,15 @@ What lives here: what the session runner does around bot/flows/begin.py. What do
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.flows.begin import Beginning, begin
 from bot.history import Call, ResultItem
 from bot.session.calls import CallRunner, Due
-from bot.session.edits import run_call
+from bot.session.edits import run_call, told
 from bot.session.live import LiveSession
 from bot.tools import Tool
+from bot.turn.actions import Closed, Resolve
 from bot.turn.state import Pending, Turn
 
 
@@ -46,6 +47,10 @@ class Starter:
         beginning = self._begin(session, turn, calls)
         return Beginning(flows=beginning.flows, results={**results, **beginning.results})
 
+    def tell_changes(self, action: Resolve) -> Resolve:
+        """Add to the ends of runs what was changed before they began: the model remembers asking for something else."""
+        return replace(action, closed=tuple(_with_changes(one) for one in action.closed))
+
     def _begin(self, session: LiveSession, turn: Turn, calls: Sequence[tuple[Call, Pending | None]]) -> Beginning:
         deployment = session.held.claim.deployment
         return begin(self.tools, turn, calls, session_id=session.run_id, deployment=deployment, keep_ms=self.keep_ms)
@@ -53,3 +58,10 @@ class Starter:
     def _is_flow(self, pending: Pending) -> bool:
         tool = self.tools.get(pending.call.tool)
         return tool is not None and tool.workflow is not None
+
+
+def _with_changes(closed: Closed) -> Closed:
+    pending = closed.pending
+    if pending.child is None or pending.consent is None or not pending.consent.edits:
+        return closed
+    return replace(closed, content=told(closed.content, pending.call, pending.consent))

@@ -312,12 +312,14 @@ class SessionRunner:
 
     async def _resolve(self, session: LiveSession, turn: Turn, action: Resolve) -> bool:
         agent = self.agents[session.held.claim.name]
+        starter = Starter(tools=agent.tools, keep_ms=self.keep_ms)
+        action = starter.tell_changes(action)
         batch = Batch()
         begins = Beginning(flows=NO_FLOWS)
         unput: dict[str, ResultItem] = {}
         if action.run:
             await announce(self.store, session, turn, reused=False)
-            starter, runner = Starter(tools=agent.tools, keep_ms=self.keep_ms), self._runner(agent, session, turn)
+            runner = self._runner(agent, session, turn)
             flows, here = starter.sort(action.run)
             try:
                 batch = await runner.run(session, turn, [Due(pending.call, pending) for pending in here])

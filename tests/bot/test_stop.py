@@ -81,4 +81,4 @@ def test_a_process_ends_in_time_whatever_blocks(tmp_path: Path, what: str) -> No
         began = time.monotonic()
         command.process.send_signal(signal.SIGTERM)
         assert command.end() == 0
-    assert time.monotonic() - began < 9
+    assert time.monotonic() - began < 15  # 1 s to drain, 5 for what doesn't let go; by default it would be 30, without an end 300

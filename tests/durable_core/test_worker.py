@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from durable_core.clock import ManualClock
 from durable_core.errors import Unavailable
-from durable_core.model import Incarnation, Interaction, Lane, Sent
+from durable_core.model import Claim, ClaimRequest, Incarnation, Interaction, Lane, Sent
 from durable_core.store import Store
 from durable_core.testing.acts import claims, park
 from durable_core.testing.builders import START_MS, message, post, step_commit, to_address
@@ -212,6 +213,40 @@ async def test_a_run_that_crashed_its_workers_runs_alone_and_the_others_before_i
     assert duties.seen[-1] == bad
     assert together[-1] == {bad}
     assert good in duties.seen
+    await one.drain()
+
+
+async def test_a_run_that_comes_in_while_nothing_was_found_keeps_no_other_waiting(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = asyncio.Event()
+    take = store.claim
+    rounds: list[bool] = []
+
+    async def claim(request: ClaimRequest) -> list[Claim]:
+        found = await take(request)
+        rounds.append(request.alone)
+        if rounds != [False]:
+            return found
+        for one in found:  # as if another had been faster
+            await park(store, one)
+        await admit(store, 1)  # between the two looks
+        return []
+
+    async def act(held: Held) -> None:
+        await gate.wait()
+        await park(store, held.claim)
+
+    await admit(store, 1)
+    monkeypatch.setattr(store, "claim", claim)
+    duties = Recorded(store, act)
+    one = worker(store, duties)
+    await one.start()
+    await duties.until(lambda: len(duties.running) == 1)
+    assert rounds[:2] == [False, True]
+    await admit(store, 2)
+    await duties.until(lambda: len(duties.running) == 2)
+    gate.set()
     await one.drain()
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.bot.command import environment
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 _ADDRESS = re.compile(r"^Moorings console: (http://127\.0\.0\.1:(\d+)/console/\?k=(\S+))$")
 
 

@@ -26,7 +26,7 @@ T = TypeVar("T")
 PACKAGE = "local-slack-linux-x64"
 VERSION = "0.1.8"
 PORT, BOT_PORT = 4800, 8700
-PATIENCE = 20.0
+PATIENCE = 60.0
 TOKEN, SECRET = "xoxb-test-token", "a-signing-secret-of-the-test"
 GENERAL, ALICE, BOB, BOT = "C01GENERAL", "U01ALICE", "U02BOB", "U0MOORINGS"
 

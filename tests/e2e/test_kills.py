@@ -33,7 +33,7 @@ POSTGRES_ROUNDS = 100 if os.environ.get(FULL_VARIABLE) else 8
 AT_ONCE = 3
 MOST_DEATHS = 3
 """A step whose processes die four times is given up, as it should be."""
-SECONDS = 30.0
+SECONDS = 45.0
 
 BY_NAME = {story.name: story for story in STORIES}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.testing.slack.fake import FakeSlack, Said
+from bot.testing.slack import FakeSlack, Said
 from bot.testing.slack.faults import Fault, dropped, rate_limited, refused, server_error
 from bot.testing.slack.values import Message
 from tests.e2e.shop import Shop, made_at, open_shop

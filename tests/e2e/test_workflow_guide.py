@@ -26,7 +26,7 @@ TEXT = (ROOT / "docs" / "workflows.md").read_text()
 SHOWN = house.readme_commands(TEXT)
 KEYS = "test:" + "A" * 43 + "="
 REFUSED = ["fetches", "threads", "waits_for_nobody", "blocks", "calls", "forgets", "returns_anything", "takes_no_for_a_yes"]
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Real seconds after which a test that hangs is told so."""
 
 

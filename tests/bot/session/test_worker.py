@@ -47,7 +47,7 @@ async def settled(thread: Thread, receipt: Receipt) -> Outcome:
 
 async def until(so: Callable[[], Awaitable[bool]]) -> None:
     """Wait for a state of the store that no wake-up tells of."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not await so():
             await asyncio.sleep(0)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from pydantic import JsonValue
+
 from bot import Agent, Approval, Bot, ToolContext, tool
 from bot.history import ResultItem
 from bot.model import ModelReply, ModelRequest, OnText
@@ -38,7 +40,8 @@ class Model:
         words = str(getattr(last, "text", ""))
         if "deploy" in words:
             return calls(("deploy", {"part": "web"}))
-        return calls(*(("refund", {"charge_id": f"ch_{number}", "amount": 10 * number}) for number in (1, 2, 3)))
+        wanted: list[dict[str, JsonValue]] = [{"charge_id": f"ch_{number}", "amount": 10 * number} for number in (1, 2, 3)]
+        return calls(*(("refund", arguments) for arguments in wanted))
 
 
 @asynccontextmanager
@@ -113,7 +116,7 @@ async def test_a_card_for_one_person_is_a_direct_message_that_is_settled_there()
     async with shop() as slack:
         said = await slack.mention("alice", "general", "deploy web")
         await slack.until(lambda: slack.replies(said))
-        assert "asked privately" in slack.replies(said)[0].words
+        assert "to them privately" in slack.replies(said)[0].words
         assert slack.card(said) is None
 
         def direct() -> Message | None:

@@ -159,7 +159,7 @@ async def test_a_form_that_is_not_ours_is_left_aside(change: dict[str, Any]) -> 
 
 async def test_an_organisation_wide_form_may_come_from_another_workspace_of_it() -> None:
     address = f"slack:v1:E1:{TEAM}:{CHANNEL}:{ROOT}"
-    elsewhere = {"user": {"id": "UALICE", "name": "alice", "team_id": "T2"}, "team": None, "enterprise": {"id": "E1"}}
+    elsewhere: Json = {"user": {"id": "UALICE", "name": "alice", "team_id": "T2"}, "team": None, "enterprise": {"id": "E1"}}
     assert (await clicked(form(address=address, **elsewhere, is_enterprise_install=True))).address == address
     assert isinstance(await heard(form(address=address, **elsewhere)), Ignored)
     other = elsewhere | {"enterprise": {"id": "E2"}, "is_enterprise_install": True}

@@ -5,18 +5,27 @@ What lives here: making them, with a schema made once a process. What does not: 
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
+import tempfile
+from functools import cache
 from pathlib import Path
 
 from durable_core.clock import Clock
 from durable_core.crypto import KeyRing
-from durable_core.schema import memory_script
+from durable_core.schema import upgrade
 from durable_core.store import Store
 from durable_core.stores.sqlite.store import SqliteStore
 
 KEYS = "test:" + "A" * 43 + "="
 """One key for all: two stores on one file, and two processes, have to read each other."""
+
+
+@cache
+def new_file() -> bytes:
+    """Return what a new file holds: the schema."""
+    with tempfile.TemporaryDirectory(prefix="moor-new-") as folder:
+        path = Path(folder) / "new.db"
+        upgrade(f"sqlite:///{path}")
+        return path.read_bytes()
 
 
 async def memory_store(clock: Clock) -> Store:
@@ -28,8 +37,7 @@ async def file_store(clock: Clock, place: Path) -> Store:
     """Return a store on the one file of a folder; the first caller makes the file."""
     path = place / "moorings.db"
     if not path.exists():
-        with closing(sqlite3.connect(path)) as connection:
-            connection.executescript(memory_script())
+        path.write_bytes(new_file())
     return SqliteStore(str(path), keys=KeyRing.parse(KEYS), clock=clock)
 
 

@@ -25,7 +25,7 @@ from tests.durable_core.conformance.postgres import postgres_store
 from tests.durable_core.conformance.sqlite import file_store, memory_store
 
 FAST = WorkerOptions(poll=0.02, settle=0.001)
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Real seconds after which a test that hangs is told so."""
 
 

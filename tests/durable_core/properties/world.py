@@ -8,22 +8,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 import shutil
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import psycopg
 
 from durable_core.crypto import KeyRing
-from durable_core.schema import memory_script
 from durable_core.store import Store
 from durable_core.stores.sqlite.store import SqliteStore
 from durable_core.testing.acts import enrol
 from durable_core.testing.bench import WindableClock
 from durable_core.testing.builders import START_MS, ms
 from tests.durable_core.conformance.postgres import postgres_store
-from tests.durable_core.conformance.sqlite import KEYS
+from tests.durable_core.conformance.sqlite import KEYS, new_file
 
 MakeSqlite = Callable[..., SqliteStore]
 
@@ -98,14 +95,11 @@ class FileWorld(World):
         self._folder = folder
         self._numbers = itertools.count()
         self._place = folder
-        self._empty = folder / "empty.db"
-        with closing(sqlite3.connect(self._empty)) as connection:
-            connection.executescript(memory_script())
 
     def clear(self) -> None:
         self._place = self._folder / str(next(self._numbers))
         self._place.mkdir()
-        shutil.copy(self._empty, self._place / "moorings.db")
+        (self._place / "moorings.db").write_bytes(new_file())
 
     def end(self) -> None:
         super().end()

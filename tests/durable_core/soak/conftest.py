@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from durable_core.schema import memory_script
+from tests.durable_core.conformance.sqlite import new_file
 
 
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
     """Give a fresh file with the schema in it."""
     path = tmp_path / "moorings.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(memory_script())
+    path.write_bytes(new_file())
     return f"sqlite:///{path}"
 
 

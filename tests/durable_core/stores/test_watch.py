@@ -18,7 +18,7 @@ from durable_core.store import Store
 from durable_core.stores.open import open_store
 
 KEYS = new_key_entry()
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 
 
 @pytest.fixture
