@@ -29,7 +29,7 @@ from bot.rights import Rights, storable
 from bot.session.edits import NotEdited
 from bot.session.ready import ReadyAgent
 from bot.settling import counted_events, giver, giver_json, settled_events, shown_name
-from bot.telling import ELSEWHERE, NOT_ALLOWED, UNCHANGED_OVERRIDE, UNKNOWN_AUTHOR, tell
+from bot.telling import ELSEWHERE, ENDED, NOT_ALLOWED, UNCHANGED_OVERRIDE, UNKNOWN_AUTHOR, tell
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
@@ -42,6 +42,8 @@ from durable_core.model import (
     Interaction,
     Prompt,
     PromptAnswer,
+    PromptOutcome,
+    RunStatus,
     Verdict,
 )
 from durable_core.retry import RetryPolicy
@@ -134,7 +136,7 @@ class Answers:
             readable(prompt)
         body = prompt_body(prompt)
         read = given(body, option_id, words=words, fields=fields, edits=edits, tool=await self.rights.editable(prompt))
-        refused = left or (None if prompt.outcome is not None else read.refused)
+        refused = left or await self._over(prompt) or (None if prompt.outcome is not None else read.refused)
         if left is None and way.at is not None and not await self._put_at(prompt, way.at):
             refused = ELSEWHERE
         if refused is None and override is None:
@@ -188,6 +190,12 @@ class Answers:
         except Dormant:
             return "session_dormant"
         return None
+
+    async def _over(self, prompt: Prompt) -> str | None:
+        """Say that the conversation has ended where that is why a prompt was withdrawn."""
+        if prompt.outcome is not PromptOutcome.CANCELLED or prompt.settled_by is not None:
+            return None
+        return ENDED if (await self.store.run(prompt.run_id)).status is RunStatus.ENDED else None
 
     async def _put_at(self, prompt: Prompt, at: tuple[str, str]) -> bool:
         """Whether a copy of the prompt's card was owed to this address: a button's value alone gives no right.

@@ -20,6 +20,7 @@ from durable_core.model import AnswerReceipt, AnswerStatus, OutboxDraft, Prompt,
 
 NOTHING_DONE: Final = "Nothing was done with your answer."
 ELSEWHERE: Final = "elsewhere"
+ENDED: Final = "ended"
 UNKNOWN_AUTHOR: Final = "unknown_author"
 UNKNOWN_OPTION: Final = "unknown_option"
 NOT_ALLOWED: Final = "not_allowed"
@@ -34,7 +35,7 @@ REASONS: Final[dict[str, str]] = {
     ELSEWHERE: "This request is not known here. Answer it where it was asked.",
     "expired": f"This request has expired. {NOTHING_DONE}",
     "cancelled": f"This request was cancelled. {NOTHING_DONE}",
-    "ended": f"This conversation has ended. {NOTHING_DONE}",
+    ENDED: f"This conversation has ended. {NOTHING_DONE}",
     "session_stranded": "This conversation can't be gone on with in this version. Write a message to begin anew.",
     "session_dormant": DORMANT,
     UNKNOWN_OPTION: "That is not one of the options of this request.",
