@@ -14,6 +14,7 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 from aiohttp.typedefs import Middleware
 
+from bot.server import openapi
 from bot.server.api import SessionRoutes
 from bot.server.auth import Authenticator
 from bot.server.channels import ChannelRoutes
@@ -46,6 +47,7 @@ def build_app(
     app.add_routes(health.routes())
     app.add_routes(sessions.routes())
     app.add_routes(PromptRoutes(running.prompts, auth=auth, limits=bounds).routes())
+    app.router.add_get("/openapi.json", openapi.serve)
     app.add_routes(ChannelRoutes(running, limits=bounds).routes())
     app.on_response_prepare.append(_harden)
     app.on_shutdown.append(health.stop)
