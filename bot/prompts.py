@@ -92,33 +92,31 @@ class Prompts:
     ) -> JsonObject:
         """List open requests that the caller sees: all with `everyone`, else those of own sessions and those to answer."""
         found: list[Prompt] = []
-        looked_at, last = 0, None
-        for prompt in await self._these(session_id, after):
-            looked_at, last = looked_at + 1, prompt.prompt_id
-            if mine and not await self.answers.rights.may_answer(prompt, caller):
-                continue
-            if mine or everyone or await self.sees(caller, prompt):
-                found.append(prompt)
-            if len(found) == limit or looked_at == MOST_LOOKED_AT:
+        looked_at, last, more = 0, "", False
+        async for prompt in self._these(session_id, after):
+            more = len(found) == limit or looked_at == MOST_LOOKED_AT
+            if more:
                 break
-        else:
-            last = None
-        return {"prompts": [prompt_row(prompt) for prompt in found], "next": last}
+            looked_at, last = looked_at + 1, prompt.prompt_id
+            if mine:
+                wanted = await self.answers.rights.may_answer(prompt, caller)
+            else:
+                wanted = everyone or await self.sees(caller, prompt)
+            found += [prompt] if wanted else []
+        return {"prompts": [prompt_row(prompt) for prompt in found], "next": last if more else None}
 
-    async def _these(self, session_id: str | None, after: str | None) -> list[Prompt]:
+    async def _these(self, session_id: str | None, after: str | None) -> AsyncIterator[Prompt]:
         if session_id is None:
-            found = []
             try:
                 async for prompt in every_open(self.store, after=after):
-                    found.append(prompt)
-                    if len(found) > MOST_LOOKED_AT:
-                        break
+                    yield prompt
             except NotFound:
                 raise Problem(400, "invalid_query", "after has to be the request_id that `next` gave.") from None
-            return found
+            return
         prompts = await open_of_session(self.store, session_id)
         ids = [prompt.prompt_id for prompt in prompts]
-        return prompts[ids.index(after) + 1 :] if after in ids else prompts
+        for prompt in prompts[ids.index(after) + 1 :] if after in ids else prompts:
+            yield prompt
 
     async def sees(self, caller: Principal, prompt: Prompt) -> bool:
         """Whether a request is the caller's business: of a session of theirs, asked by them, or theirs to answer."""
