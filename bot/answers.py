@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
@@ -141,15 +141,8 @@ class Answers:
             refused = ELSEWHERE
         if refused is None and override is None:
             refused = await self._denied_at_once(prompt, principal, place)
-        told: dict[str, JsonValue] = {"text": read.words} if read.words else {}
-        if read.edits and prompt.outcome is None and left is None:
-            made = await self.rights.edited(prompt, read.edits)
-            if isinstance(made, NotEdited) or (made.edits and override is not None):
-                refused = refused or (made.reason if isinstance(made, NotEdited) else UNCHANGED_OVERRIDE)
-            elif made.edits:
-                told |= {"edits": dict(made.edits), "binding": made.binding}
-        if override is not None:
-            told["reason"] = override
+        told, not_made = await self._note(prompt, read if left is None else replace(read, edits={}), override)
+        refused = refused or not_made
         # whom a list names is looked up too, where the platform has to be asked who they are: access may say no
         judge = "edits" in told or (prompt.policy is AnswerPolicy.LISTED and override is None and self.people.asks(principal))
         at_once = not judge and (prompt.policy is not AnswerPolicy.FUNCTION or override is not None)
@@ -177,6 +170,20 @@ class Answers:
             override=override is not None,
         )
         return await self.store.answer(answer)
+
+    async def _note(self, prompt: Prompt, read: Given, override: str | None) -> tuple[dict[str, JsonValue], str | None]:
+        """Return what is kept of an answer besides its option, and why what it changes can't be."""
+        told: dict[str, JsonValue] = {"text": read.words} if read.words else {}
+        if override is not None:
+            told["reason"] = override
+        if not read.edits or prompt.outcome is not None:
+            return told, None
+        made = await self.rights.edited(prompt, read.edits)
+        if isinstance(made, NotEdited):
+            return told, made.reason
+        if made.edits and override is not None:
+            return told, UNCHANGED_OVERRIDE
+        return told | ({"edits": dict(made.edits), "binding": made.binding} if made.edits else {}), None
 
     async def _left(self, prompt: Prompt) -> str | None:
         """Why a prompt's session is not gone on with: no version that runs reads it, or it is of an earlier start."""
