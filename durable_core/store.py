@@ -161,13 +161,7 @@ class Store(Protocol):
         """Accept an answer to a prompt; settles it at once when the policy is data. Raises `NotFound`, `Conflict`."""
 
     async def end(
-        self,
-        run_id: str,
-        *,
-        reason: str,
-        events: Sequence[EventDraft],
-        extra: Sequence[Extra] = (),
-        seen: SeenOpen | None = None,
+        self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = (), seen: SeenOpen | None = None
     ) -> bool:
         """End a run by SQL alone, whoever owns it; False when it had ended already. Its claim is lost.
 

@@ -158,13 +158,7 @@ class PostgresStore(Store):
         return await self._database.write(lambda tx: prompts.answer(tx, answer), label=SETTLE)
 
     async def end(
-        self,
-        run_id: str,
-        *,
-        reason: str,
-        events: Sequence[EventDraft],
-        extra: Sequence[Extra] = (),
-        seen: SeenOpen | None = None,
+        self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = (), seen: SeenOpen | None = None
     ) -> bool:
         return await self._database.write(
             lambda tx: commits.end(tx, run_id, reason=reason, drafts=events, extra=extra, seen=seen)

@@ -162,13 +162,7 @@ class SqliteStore(Store):
         return await self._writer.run(lambda tx: prompts.answer(tx, answer), label=SETTLE)
 
     async def end(
-        self,
-        run_id: str,
-        *,
-        reason: str,
-        events: Sequence[EventDraft],
-        extra: Sequence[Extra] = (),
-        seen: SeenOpen | None = None,
+        self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = (), seen: SeenOpen | None = None
     ) -> bool:
         return await self._writer.run(lambda tx: commits.end(tx, run_id, reason=reason, drafts=events, extra=extra, seen=seen))
 
