@@ -9,13 +9,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from durable_core.model import AnswerPolicy, AnswerStatus, Prompt, PromptAnswer, PromptOutcome, Verdict, Vote
+from durable_core.model import AnswerPolicy, AnswerStatus, EventDraft, Prompt, PromptAnswer, PromptOutcome, Verdict, Vote
 
 NOT_YOURS: Final = "not_yours"
 ALREADY_VOTED: Final = "already_voted"
 CHANGING: Final = frozenset({AnswerStatus.SETTLED, AnswerStatus.COUNTED})
 """The prompt is another one afterwards, and its cards show it."""
 VAIN: Final = frozenset({AnswerStatus.REFUSED, AnswerStatus.ALREADY_SETTLED})
+"""Whoever answered so changed nothing."""
+TOLD: Final = VAIN | {AnswerStatus.COUNTED}
 """Whoever answered so is owed a word."""
 _YES: Final = frozenset({PromptOutcome.APPROVED, PromptOutcome.ANSWERED})
 
@@ -78,6 +80,11 @@ def voted(prompt: Prompt, answer: PromptAnswer, at: int) -> Prompt:
     """Return a prompt with one vote more."""
     vote = Vote(principal=answer.principal, name=answer.name, option_id=answer.option_id, via=answer.via, at=at)
     return replace(prompt, votes=in_order((*prompt.votes, vote)))
+
+
+def counted_as(before: Prompt, drafts: tuple[EventDraft, ...]) -> tuple[EventDraft, ...]:
+    """Return the event for the place that a vote takes; where there are fewer, the last."""
+    return (drafts[min(len(before.votes), len(drafts) - 1)],) if drafts else ()
 
 
 def in_order(votes: Iterable[Vote]) -> tuple[Vote, ...]:
