@@ -81,7 +81,7 @@ async def answer(tx: Tx, answer: PromptAnswer) -> AnswerReceipt:
         digest=answer.digest,
         at=asked.at,
         outcome=None if pending else Outcome.COMPLETED,
-        detail=None if pending else rows.answer_detail(answer.prompt_id, *judged),
+        detail=None if pending else judging.answer_detail(answer.prompt_id, *judged),
     )
     await tell(tx, run_id, judged, answer.tell, asked.at)
     return receipt(answer.submission_id, judged, prompt)
@@ -230,5 +230,5 @@ async def _found(tx: Tx, submission_id: str) -> AnswerReceipt:
     if outcome is None:
         return receipt(submission_id, Judged(AnswerStatus.PENDING), await prompt(tx, prompt_id))
     await tx.know(run_id)
-    kept = rows.answer_result(tx.open_optional(run_id, detail, sealing.admission_detail(submission_id)))
+    kept = judging.answer_result(tx.open_optional(run_id, detail, sealing.admission_detail(submission_id)))
     return receipt(submission_id, Judged(kept.status, kept.reason), await prompt(tx, kept.prompt_id or prompt_id))

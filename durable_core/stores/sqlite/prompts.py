@@ -78,7 +78,7 @@ def answer(tx: Tx, answer: PromptAnswer) -> AnswerReceipt:
         digest=answer.digest,
         at=asked.at,
         outcome=None if pending else Outcome.COMPLETED,
-        detail=None if pending else rows.answer_detail(answer.prompt_id, *judged),
+        detail=None if pending else judging.answer_detail(answer.prompt_id, *judged),
     )
     return receipt(answer.submission_id, judged, prompt)
 
@@ -230,5 +230,5 @@ def _found(tx: Tx, submission_id: str) -> AnswerReceipt | None:
     run_id, outcome, detail, prompt_id = row
     if outcome is None:
         return receipt(submission_id, Judged(AnswerStatus.PENDING), prompt(tx, prompt_id))
-    kept = rows.answer_result(tx.open_optional(run_id, detail, sealing.admission_detail(submission_id)))
+    kept = judging.answer_result(tx.open_optional(run_id, detail, sealing.admission_detail(submission_id)))
     return receipt(submission_id, Judged(kept.status, kept.reason), prompt(tx, kept.prompt_id or prompt_id))
