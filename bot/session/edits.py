@@ -5,7 +5,7 @@ What lives here: reading, checking and applying changes, bindings compared. What
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,15 +13,17 @@ from pydantic import JsonValue
 from pydantic_core import from_json
 
 from bot.approvals import Approval
-from bot.deciding import Deciding
+from bot.deciding import Deciding, Surroundings
 from bot.display import show
 from bot.errors import BadArguments
-from bot.history import Call, ResultItem, ResultStatus, Trust
+from bot.history import AssistantItem, Call, Item, ResultItem, ResultStatus, Trust
 from bot.principal import Principal
 from bot.tools import Tool
 from bot.turn.state import Consent, Pending, Purpose
 
 CHANGED_TOOL = "The tool has changed since this was asked. Ask again."
+_NO_JUDGE = Surroundings(tainted=True)
+"""A person approves: what a model would make of it changes nothing, and takes longer than a person's answer may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ async def regated(
     """
     approval = tool.approval or Approval()
     asked = tool.call(call.arguments, call.call_id, requester=requester)
-    ruled = await deciding.rule(approval, asked)
+    ruled = await deciding.rule(approval, asked, _NO_JUDGE)
     if ruled.says == "deny":
         return f"The policy of {tool.name} refuses the changed call: {ruled.why}"
     return None if await deciding.may_answer(approval, asked, responder, level=level) else "not_allowed"
@@ -133,8 +135,20 @@ def voided(tool: Tool, pending: Pending) -> ResultItem | None:
 
 def told(content: JsonValue, call: Call, consent: Consent) -> JsonValue:
     """Add to a result what was changed before it ran: the model remembers asking for something else."""
-    changes = [f"{name} from {_shown(call, name)} to {show(value)}" for name, value in (consent.edits or {}).items()]
-    words = f"{consent.name} changed {', '.join(changes)} before approving this call."
+    return _with_changes(content, call, consent.edits or {}, consent.name)
+
+
+def told_again(content: JsonValue, history: Sequence[Item], call: Call) -> JsonValue:
+    """As `told`, of a call that was cut off and is run again: by then it is as it was approved, not as the model asked for it."""
+    calls = (one for item in reversed(history) if isinstance(item, AssistantItem) for one in item.calls)
+    asked = next((one for one in calls if one.call_id == call.call_id), call)
+    edits = {name: value for name, value in call.arguments.items() if asked.arguments.get(name) != value}
+    return _with_changes(content, asked, edits, "Whoever let it run first") if edits else content
+
+
+def _with_changes(content: JsonValue, call: Call, edits: Mapping[str, JsonValue], who: str) -> JsonValue:
+    changes = [f"{name} from {_shown(call, name)} to {show(value)}" for name, value in edits.items()]
+    words = f"{who} changed {', '.join(changes)} before approving this call."
     if isinstance(content, str):
         return f"{content}\n\n{words}" if content else words
     return {"result": content, "changed_before_it_ran": words}

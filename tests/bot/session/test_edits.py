@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ from bot.context import ToolContext
 from bot.forget import forget_principal
 from bot.history import AssistantItem, Call, ResultStatus
 from bot.masks import Secret
-from bot.policies import Ruling, deny
+from bot.policies import Ruling, auto, deny
 from bot.principal import Principal
 from bot.session.edits import Edited, NotEdited, edited, read_edit
 from bot.tools import tool
@@ -115,6 +116,19 @@ async def test_what_may_not_be_changed_leaves_the_card(thread: Thread, edits: di
     assert thread.log.ended[-1].startswith("eve 500 ")
 
 
+async def test_no_model_is_asked_about_what_a_person_changed_and_approved(thread: Thread) -> None:
+    judged = Approval(when=auto(criteria=["It is small."]), by=by, edit=["amount"])
+    await ask(thread, ASKED, tools=(replace(pay, approval=judged),))
+    requests = len(thread.model.requests)
+    receipt = await thread.click("approve", BOB, edits={"amount": "50"})
+    for interaction in await thread.store.take_interactions("w1", limit=4, lease_ms=60_000):
+        await thread.answers.evaluate(interaction)
+    assert (await thread.answers.result(receipt)).status is AnswerStatus.SETTLED
+    assert len(thread.model.requests) == requests
+    await thread.work()
+    assert thread.log.ended[-1].startswith("eve 50 ")
+
+
 @pytest.mark.parametrize(
     ("who", "edits"),
     [
@@ -193,7 +207,8 @@ async def test_an_edited_call_that_is_cut_off_is_run_again_as_edited(thread: Thr
     assert body(prompt)["action"]["input"] == {"amount": 6}
     assert body(prompt)["edit"] == []
     await answered(thread, "rerun", BOB)
-    assert results(thread)[0] == (ResultStatus.COMPLETED, {"counted": 6})
+    words = "Whoever let it run first changed amount from 7 to 6 before approving this call."
+    assert results(thread)[0] == (ResultStatus.COMPLETED, {"result": {"counted": 6}, "changed_before_it_ran": words})
 
 
 async def test_an_edit_to_a_tool_that_changed_meanwhile_is_refused(thread: Thread) -> None:
