@@ -78,7 +78,7 @@ def begin(
             results[call.call_id] = _not_started(call, str(error))
             continue
         kept = waited or Pending(call=call, purpose=Purpose.WORKFLOW, stage=Stage.AT_WORK)
-        pending.append(begun(replace(kept, call=replace(call, raw=None)), run_id))
+        pending.append(begun(replace(kept, call=replace(kept.call, raw=None)), run_id))
     return Beginning(flows=Flows(pending=tuple(pending), starts=tuple(starts)), results=results)
 
 

@@ -1,4 +1,4 @@
-"""Calls whose runs begin: sorted from those that run here, let through once more, and started.
+"""Calls whose runs begin: sorted from those that run here, let through once more, and started; and what those come to.
 
 What lives here: what the session runner does around bot/flows/begin.py. What does not: gates, calls that run here (calls.py).
 """
@@ -6,14 +6,15 @@ What lives here: what the session runner does around bot/flows/begin.py. What do
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.flows.begin import Beginning, begin
 from bot.history import Call, ResultItem
 from bot.session.calls import CallRunner, Due
-from bot.session.edits import run_call
+from bot.session.edits import run_call, told
 from bot.session.live import LiveSession
 from bot.tools import Tool
+from bot.turn.actions import Closed
 from bot.turn.state import Pending, Turn
 
 
@@ -45,6 +46,17 @@ class Starter:
                 results[pending.call.call_id] = barred
         beginning = self._begin(session, turn, calls)
         return Beginning(flows=beginning.flows, results={**results, **beginning.results})
+
+    def said(self, closed: Sequence[Closed]) -> tuple[Closed, ...]:
+        """What runs came to as the model is told it, like the results of calls that ran here."""
+        return tuple(self._said(one) if one.pending.child is not None else one for one in closed)
+
+    def _said(self, closed: Closed) -> Closed:
+        pending, tool = closed.pending, self.tools.get(closed.pending.call.tool)
+        content = tool.scrubbed(closed.content, run_call(pending).arguments) if tool is not None else closed.content
+        if pending.consent is not None and pending.consent.edits:
+            content = told(content, pending.call, pending.consent)
+        return replace(closed, content=content)
 
     def _begin(self, session: LiveSession, turn: Turn, calls: Sequence[tuple[Call, Pending | None]]) -> Beginning:
         deployment = session.held.claim.deployment
