@@ -82,13 +82,17 @@ async def regated(
     return None if await deciding.may_answer(approval, asked, responder, level=level) else "not_allowed"
 
 
-def read_edit(tool: Tool, name: str, text: str) -> JsonValue:
-    """Read a field of a form as the argument's JSON: plain text where the argument takes texts, else JSON text."""
+def read_edit(tool: Tool | None, name: str, text: str, *, shown: JsonValue = None) -> JsonValue | NotEdited:
+    """Read a field of a form as the argument's JSON: plain text where it is one, or may be, else JSON text."""
+    if isinstance(shown, str):
+        return text
+    takes_text = _takes_text(tool, name)
     try:
         value: JsonValue = from_json(text, allow_inf_nan=False)
     except ValueError:
-        return text
-    return text if _takes_text(tool, name) and not isinstance(value, str) else value
+        return text if takes_text else NotEdited(f"Not valid: {name} has to be written as JSON, as it was shown.")
+    # where a text would do as well, only what is of the shown kind is not one: a Decimal keeps its digits
+    return text if takes_text and type(value) is not type(shown) else value
 
 
 def run_call(pending: Pending) -> Call:
@@ -173,8 +177,8 @@ def _equal(one: Any, other: Any) -> bool:
         return False
 
 
-def _takes_text(tool: Tool, name: str) -> bool:
-    properties: Any = tool.schema.get("properties")
+def _takes_text(tool: Tool | None, name: str) -> bool:
+    properties: Any = tool.schema.get("properties") if tool is not None else None
     part: Any = properties.get(name) if isinstance(properties, dict) else None
     kinds = [part, *part.get("anyOf", [])] if isinstance(part, dict) else []
     return any(isinstance(kind, dict) and kind.get("type") == "string" for kind in kinds)

@@ -222,7 +222,12 @@ def _input(command: Command, prompts: dict[str, Prompt], run_id: str) -> Input:
         return Cancel(seq=command.seq, submission_id=command.submission_id, turn_id=body.get("turn_id"))
     if command.kind is CommandKind.SIGNAL and body.get("run_id"):
         return FromChild(
-            seq=command.seq, submission_id=command.submission_id, run_id=str(body["run_id"]), kind=str(body["kind"]), told=body
+            seq=command.seq,
+            submission_id=command.submission_id,
+            run_id=str(body["run_id"]),
+            call_id=str(body.get("call_id") or body.get("op") or ""),
+            kind=str(body["kind"]),
+            told=body,
         )
     if command.kind is CommandKind.SIGNAL:
         delivery_id, error = undelivered_card(body)

@@ -52,18 +52,24 @@ class _Sorted:
     ended: list[FromChild] = field(default_factory=list)
     """The ends of runs, which closed calls."""
 
+    @property
+    def was_stopped(self) -> bool:
+        """Whether all that was waited for are runs that were stopped for the person's words."""
+        rest = (*self.run, *self.moved, *self.open, *self.asleep, *self.working)
+        return not rest and any(closed.pending.stopping for closed in self.closed)
+
 
 def held(view: View, turn: Turn, steering: tuple[Message, ...]) -> Action:
     """Choose what a turn does that waits; times that have come always lead to something."""
     known = {pending.prompt_id for pending in turn.asked}
     responses = tuple(entry for entry in view.inbox if isinstance(entry, Response) and entry.prompt_id in known)
     words = children.words_of(view, turn)
-    if words and not view.begun:  # a step that has begun ends first: its records end with it
-        return Relay(words=words)
     late = None if view.begun else _too_late(view, turn, responses)
     if late is not None:
         return late
     found = _sort(view, turn, responses)
+    if words and not (found.run and view.begun):  # calls that have begun end first: their records end with their step
+        return Relay(words=words)
     if found.run and view.retry_at is not None and view.retry_at > view.now:
         return Rest(timer_at=view.retry_at, again=True)
     if found.run or found.closed:
@@ -74,6 +80,7 @@ def held(view: View, turn: Turn, steering: tuple[Message, ...]) -> Action:
             consumed=tuple(one for one in responses if found.stop is None or one not in found.stop.consumed),
             raised=found.raised,
             ended=tuple(found.ended),
+            steer=steering if found.was_stopped else (),
         )
     if found.stop is not None:
         return replace(found.stop, settle=tuple(one.prompt_id for one in (*found.open, *found.moved)))
@@ -99,7 +106,7 @@ def _sort(view: View, turn: Turn, responses: Sequence[Response]) -> _Sorted:
         elif pending.stage is Stage.ASLEEP:
             _wake(view, pending, found)
         elif pending.child is not None:
-            _worked(pending, ends.get(pending.child), found)
+            _worked(view, pending, ends.get(pending.child), found)
         elif answer is not None:
             _answered(view, pending, answer, found)
         elif _over(view, pending, view.now):
@@ -109,8 +116,10 @@ def _sort(view: View, turn: Turn, responses: Sequence[Response]) -> _Sorted:
     return found
 
 
-def _worked(pending: Pending, end: FromChild | None, found: _Sorted) -> None:
-    if end is None:
+def _worked(view: View, pending: Pending, end: FromChild | None, found: _Sorted) -> None:
+    if end is None and pending.stop_by is not None and pending.stop_by <= view.now:
+        found.closed.append(children.unheard(pending))
+    elif end is None:
         found.working.append(pending)
     else:
         found.closed.append(children.closed_by(pending, end))
@@ -210,7 +219,7 @@ def _spoken(view: View, turn: Turn, found: _Sorted, steering: tuple[Message, ...
         if answer is not None:
             return answer
         if message in steering and found.working:  # what runs is stopped and has come to its end before the words are taken in
-            return children.interrupt(turn)
+            return children.interrupt(turn, message)
         if message in steering:
             closed = (*(_ignored(pending) for pending in found.open), *(_woken(view, pending) for pending in found.asleep))
             settle = tuple((pending.prompt_id, PromptOutcome.IGNORED) for pending in found.open)
@@ -343,4 +352,6 @@ def _told(view: View, turn: Turn) -> Tell | None:
 def _timers(view: View, found: _Sorted) -> list[int]:
     prompts = [view.open[pending.prompt_id] for pending in found.open if pending.prompt_id in view.open]
     times = [at for prompt in prompts for at in (prompt.expires_at, prompt.remind_at)]
-    return [at for at in (*times, *(pending.until for pending in found.asleep)) if at is not None]
+    times += [pending.until for pending in found.asleep]
+    times += [pending.stop_by for pending in found.working]
+    return [at for at in times if at is not None]

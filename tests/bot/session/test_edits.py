@@ -19,7 +19,7 @@ from bot.history import AssistantItem, Call, ResultStatus
 from bot.masks import Secret
 from bot.policies import Ruling, auto, deny
 from bot.principal import Principal
-from bot.session.edits import Edited, edited, read_edit
+from bot.session.edits import Edited, NotEdited, edited, read_edit
 from bot.tools import tool
 from durable_core import codec
 from durable_core.model import AnswerReceipt, AnswerStatus, PromptOutcome
@@ -289,10 +289,10 @@ async def test_nor_does_one_that_is_forgotten_while_it_is_looked_at(thread: Thre
     ("name", "text", "value"),
     [
         ("to", "5", "5"),
-        ("to", '"quoted"', "quoted"),
+        ("to", '"quoted"', '"quoted"'),
         ("to", "it's", "it's"),
         ("amount", "20.50", "20.50"),
-        ("note", "null", "null"),
+        ("note", "null", None),
         ("amount", "[1", "[1"),
     ],
 )
@@ -300,6 +300,19 @@ def test_a_form_field_is_read_as_the_argument_wants_it(name: str, text: str, val
     assert read_edit(pay, name, text) == value
 
 
-@pytest.mark.parametrize(("text", "value"), [("6", 6), ("[1]", [1]), ("NaN", "NaN"), ("[" * 5_000, "[" * 5_000)])
+@pytest.mark.parametrize(("text", "value"), [("6", 6), ("[1]", [1])])
 def test_a_field_that_takes_no_text_is_json(text: str, value: Any) -> None:
     assert read_edit(count, "amount", text) == value
+
+
+@pytest.mark.parametrize("text", ["NaN", "[" * 5_000, "six", ""])
+def test_what_is_no_json_is_refused_by_name(text: str) -> None:
+    assert read_edit(count, "amount", text) == NotEdited("Not valid: amount has to be written as JSON, as it was shown.")
+
+
+@pytest.mark.parametrize(
+    ("shown", "text", "value"),
+    [("5", "6", "6"), (500, "50", 50), (500, "20.50", "20.50"), (None, "null", None), (None, "half", "half"), (True, "5", "5")],
+)
+def test_where_a_text_would_do_too_what_was_shown_decides(shown: Any, text: str, value: Any) -> None:
+    assert read_edit(pay, "amount", text, shown=shown) == value

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bot.answers import Way
 from bot.approvals import Approval
 from bot.egress import Egress
 from bot.history import ResultStatus
@@ -59,10 +60,7 @@ async def click_at(thread: Thread, where: str, prompt: Prompt, who: object = ALI
         "approve",
         principal=who,  # type: ignore[arg-type]
         place=PLACE,
-        source=CHANNEL,
-        key=f"k:{where}",
-        via="button",
-        at=(CHANNEL, where),
+        way=Way(via="button", source=CHANNEL, key=f"k:{where}", at=(CHANNEL, where)),
     )
     return receipt.status
 

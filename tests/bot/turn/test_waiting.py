@@ -137,7 +137,9 @@ def test_a_step_that_has_begun_is_ended_before_such_an_answer() -> None:
 )
 def test_words_of_the_requester_answer_a_run_only_where_it_asks_them(by: Any, answerers: Any, answers: bool) -> None:
     request = {"request_id": "prm_9", "requester": {"id": ALICE.id}, "by": by, "answerers": answerers, "allow_freeform": True}
-    told = FromChild(seq=3, submission_id="sub_3", run_id="wfr_1", kind="asked", told={"request": request})
+    told = FromChild(
+        seq=3, submission_id="sub_3", run_id="wfr_1", call_id=pending(0).call.call_id, kind="asked", told={"request": request}
+    )
     at_work = replace(pending(0), stage=Stage.AT_WORK, purpose=Purpose.WORKFLOW, prompt_id="", delivery_id=None, child="wfr_1")
     state = relayed(busy(waiting=(at_work,)).state, turn(at_work), Relay(words=(told,))).state
     action = decide(View(state=state, inbox=(message(5, "stop it please"),), now=1_000))
