@@ -272,7 +272,7 @@ async def open_runtime(
         platform=platform,
         console=board,
         clock=clock or DatabaseClock(),
-        options=options or WorkerOptions(concurrency=settings.concurrency),
+        options=options or WorkerOptions(concurrency=settings.concurrency, blocked_limit=settings.blocked_seconds),
     )
 
 

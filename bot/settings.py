@@ -83,6 +83,8 @@ class Settings:
     deployment: str = ""
     concurrency: int = 64
     """Sessions that a process works on at once at most."""
+    blocked_seconds: float = 600.0
+    """How long a process whose event loop is blocked keeps the sessions it works on; then they are left to others."""
     dormant_before: int = 0
     """Unfinished sessions to which nothing has happened since then are left alone: those of an earlier start; 0 for none."""
     drain_seconds: float = 25.0
@@ -116,6 +118,7 @@ class Settings:
         model = read("MOORINGS_MODEL", _check_model)
         deployment = read("MOORINGS_DEPLOYMENT", _check_deployment)
         concurrency = read("MOORINGS_CONCURRENCY", _whole(1, 10_000))
+        blocked = read("MOORINGS_BLOCKED_SECONDS", _whole(1, 86_400, of="whole seconds"))
         drain = read("MOORINGS_DRAIN_SECONDS", _whole(0, 3600, of="whole seconds"))
         tokens, token_problems = _read_tokens(environ.get("MOORINGS_API_TOKENS", ""))
         problems += token_problems
@@ -134,6 +137,7 @@ class Settings:
             api_tokens=tokens,
             deployment=deployment or version(),
             concurrency=int(concurrency or 64),
+            blocked_seconds=float(blocked or 600),
             drain_seconds=float(drain) if drain else 25.0,
         )
 

@@ -76,6 +76,11 @@ Claimed keys
        before it is told; every other one gets `done` with the value that was said first, or `pending` with who began. All of it
        is fenced. What is done stays done, also when the value goes with the content of the run that gave it. No event tells of it
        (S32): a claim changes nothing that a run is, and outlives the content of the one that made it.
+Beside the loop
+  S41  `prolong` is called from another thread and needs no loop. It is fenced as every write is: what was given back, or has
+       another epoch by now, stays as it is.
+Health
+  S42  `probe` passes where the next write would, and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -98,6 +103,7 @@ from durable_core.model import (
     Event,
     EventDraft,
     Extra,
+    Holdings,
     Incarnation,
     Interaction,
     KeyRequest,
@@ -140,6 +146,9 @@ class Store(Protocol):
 
     async def now(self) -> int:
         """The time the store goes by."""
+
+    async def probe(self) -> None:
+        """Raise what keeps the store from writing, as far as can be known without a write: for whoever asks often (S42)."""
 
     # ── admission ──
     async def admit(self, admission: Admission) -> Receipt:
@@ -200,6 +209,12 @@ class Store(Protocol):
 
     async def renew(self, owner: str, leases: Sequence[tuple[str, int]], *, lease_ms: int) -> dict[str, Signals]:
         """Prolong leases (run id, epoch); runs that are missing in the answer are lost."""
+
+    def prolong(self, owner: str, held: Holdings, *, lease_ms: int, lane_lease_ms: int, patience: float) -> None:
+        """Prolong all that a worker holds, and say that it lives; called from a thread, while the loop doesn't answer (S41).
+
+        It gives up after about `patience` seconds, with `Unavailable`.
+        """
 
     async def release(self, run_id: str, epoch: int, *, timer_at: int | None, seen: int, unused: bool) -> None:
         """Give a run back without a step; `unused` takes the attempt back too."""

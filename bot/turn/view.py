@@ -95,7 +95,7 @@ def open_prompt(
         expires_at=expires_at,
         remind_at=remind_at,
         remind_ms=body.get("remind_ms"),
-        on_expiry=OnExpiry(body.get("on_expiry") or OnExpiry.DENY),
+        on_expiry=OnExpiry(ends) if (ends := body.get("on_expiry")) in set(OnExpiry) else OnExpiry.DENY,
         level=level,
         levels=levels,
         level_ms=_times(body.get("level_ms")),

@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 from durable_core import codec
 from durable_core.clock import Clock, DatabaseClock, milliseconds
 from durable_core.crypto import payload_digest
-from durable_core.engine.handles import PromptView, RunHandle, RunView, Waiters, status_of
+from durable_core.engine.handles import PromptView, RunHandle, RunView, Waiters, is_delayed, status_of
 from durable_core.engine.opening import opened
 from durable_core.engine.runner import Runner
 from durable_core.engine.signals import by_hook, cancel_admission, signal_admission
@@ -36,7 +36,7 @@ from durable_core.worker import Held, Worker, WorkerOptions
 
 DEPLOYMENT_VARIABLE: Final = "MOORINGS_DEPLOYMENT"
 _RUNS: Final = """
-    SELECT run_id, name, status, phase, end_reason, stranded, created_at, ended_at FROM moor_run
+    SELECT run_id, name, status, phase, end_reason, stranded, created_at, ended_at, wake_at FROM moor_run
     WHERE kind = 'workflow' AND (:name = '' OR name = :name) ORDER BY created_at DESC, run_id DESC LIMIT :most
 """
 _MOST: Final = 10_000
@@ -241,7 +241,8 @@ class Engine:
     async def runs(self, *, status: str | None = None, workflow: str | None = None, limit: int = 100) -> list[RunView]:
         """Return runs, the youngest first; `status` as in `RunView`, looked for among the youngest 10,000."""
         most = limit if status is None else _MOST
-        views = [_view(row) for row in await self.store.rows(_RUNS, {"name": workflow or "", "most": most})]
+        rows, now = await self.store.rows(_RUNS, {"name": workflow or "", "most": most}), await self.store.now()
+        views = [_view(row, now) for row in rows]
         return [view for view in views if status is None or view.status == status][:limit]
 
     async def events(self, run_id: str, *, start: int = 0, follow: bool = False) -> AsyncIterator[EventView]:
@@ -391,7 +392,7 @@ def _check_answer(body: dict[str, Any], option_id: str | None, text: str | None)
         raise ValueError(f"the question takes no text; its options are {', '.join(ids)}")
 
 
-def _view(row: tuple[Any, ...]) -> RunView:
-    run_id, name, status, phase, end_reason, stranded, created_at, ended_at = row
-    word = status_of(status, phase, end_reason, stranded)
+def _view(row: tuple[Any, ...], now: int) -> RunView:
+    run_id, name, status, phase, end_reason, stranded, created_at, ended_at, wake_at = row
+    word = status_of(status, phase, end_reason, stranded, delayed=is_delayed(phase, wake_at, now))
     return RunView(run_id=run_id, workflow=name, status=word, reason=stranded, created_at=created_at, ended_at=ended_at)

@@ -33,7 +33,7 @@ from durable_core.model.statuses import (
     RunKind,
     RunStatus,
 )
-from durable_core.model.workers import SESSIONS, Abilities, ClaimRequest, DueWork, Incarnation
+from durable_core.model.workers import SESSIONS, Abilities, ClaimRequest, DueWork, Holdings, Incarnation
 from durable_core.versions import CURRENT_SPEC, MIN_READABLE_SPEC
 
 __all__ = [
@@ -61,6 +61,7 @@ __all__ = [
     "Event",
     "EventDraft",
     "Extra",
+    "Holdings",
     "Incarnation",
     "Interaction",
     "KeyRequest",

@@ -46,7 +46,7 @@ REMEMBERED_MS: Final = 900_000
 
 RUN: Final = (
     "run_id, name, status, phase, creator, header, turn_id, step_no, attempt, event_index, spec_version, deployment,"
-    " created_at, deadline_at, ended_at, end_reason, kind, stranded, purged_at, redactions"
+    " created_at, deadline_at, ended_at, end_reason, kind, stranded, purged_at, redactions, wake_at"
 )
 CLAIM: Final = (
     "run_id, epoch, owner, name, creator, header, spec_version, deployment, step_no, attempt, charged, crashes, last_error,"
@@ -123,6 +123,7 @@ def run(opener: Opener, row: Columns) -> Run:
         stranded=row[17],
         purged_at=row[18],
         redactions=row[19],
+        wake_at=row[20],
     )
 
 

@@ -79,6 +79,14 @@ def test_many_options_are_a_list_with_their_descriptions_and_words_of_ones_own()
     assert card([prompt("Which?", options=options[:2], display="select")]).display == "select"
 
 
+def test_options_that_no_card_holds_are_told_of() -> None:
+    options = [option(f"r{number}", f"Region {number}") for number in range(300)]
+    drawn = card([prompt("Which?", options=[*options, option("x" * 300, "Far")], detail="Alice may answer.")])
+    assert len(drawn.buttons) == 197
+    assert drawn.detail == "Alice may answer. 104 more options are not shown here."
+    assert Card.from_json(drawn.to_json()) == drawn
+
+
 def test_progress_names_who_has_approved() -> None:
     asked = replace(REFUND, quorum=2)
     assert card([asked]).progress == "0 of 2 approved"

@@ -107,10 +107,15 @@ async def test_a_delayed_start_is_durable_and_never_early(world: World) -> None:
         then = await engine.start(doubled, 2, at=datetime.fromtimestamp(START_MS / 1000 + 3600, UTC))
         with pytest.raises(ValueError):
             await engine.start(doubled, 3, at=datetime(2030, 1, 1))  # noqa: DTZ001 - that is what is refused
+        assert [(await run.status()).status for run in (soon, then)] == ["waiting"] * 2
+        assert {view.run_id for view in await engine.runs(status="waiting")} == {soon.run_id, then.run_id}
+        assert await engine.runs(status="running") == []
     world.advance(seconds=3599)
     async with world.engine(doubled, work=False) as engine:
         assert await engine.run_due() == 0
         world.advance(seconds=1)
+        assert [view.status for view in await engine.runs()] == ["running"] * 2
+        assert (await engine.run(soon.run_id).status()).status == "running"
         assert await engine.run_due() == 2
         assert await result(engine.run(soon.run_id)) == 2
         assert await result(engine.run(then.run_id)) == 4
