@@ -48,6 +48,7 @@ class _Fold:
     reused_tools: frozenset[str] = frozenset()
     tools: dict[str, str] = field(default_factory=dict)
     approved: list[str] = field(default_factory=list)
+    resumed: list[str] = field(default_factory=list)
 
     def take(self, event: JsonObject) -> None:
         """Apply one event."""
@@ -80,7 +81,10 @@ class _Fold:
                 self._model_done(at, "answered")
             case "input.requested" | "authorization.required" | "turn.waiting" | "input.resolved" | "authorization.completed":
                 self._wait(kind, data, at)
+            case "input.escalated":
+                self._hand_on(data)
             case "step.completed":
+                self._put_off()
                 self._close(at, RowState.RECORDED)
                 self.in_step = False
             case "step.failed":
@@ -101,7 +105,7 @@ class _Fold:
         number = int(tail) + 1 if tail.isascii() and tail.isdigit() else len(self.turns) + 1
         self.turns.append(Turn(id=turn_id, started_at=at, number=number))
         self.index, self.attempt, self.in_step = -1, 1, False
-        self.tools, self.approved = {}, []
+        self.tools, self.approved, self.resumed = {}, [], []
 
     def _end_turn(self, kind: str, data: JsonObject, at: int) -> None:
         turn = self.turn
@@ -126,10 +130,10 @@ class _Fold:
         self.reused_model = bool(reused.get("model"))
         self.reused_tools = frozenset(str(call) for call in reused.get("tools") or ())
         self._keep_recorded()
-        resumed, self.approved = self.approved, []
-        for call_id in resumed:
+        self.resumed, self.approved = self.approved, []
+        for call_id in self.resumed:
             self._tool_row(call_id, at)
-        if not self.reused_model and not resumed:
+        if not self.reused_model and not self.resumed:
             self._open(RowKind.MODEL, "Model call", at)
         elif attempt > 1:
             self._run_again(at)
@@ -235,8 +239,11 @@ class _Fold:
         if data.get("reused") or call_id in self.reused_tools:
             return
         row = self._current(RowKind.TOOL, call_id)
-        if row is None and status in {"rejected", "expired", "cancelled"}:
-            return  # never ran: the wait's row says so
+        answered = not self.in_step and call_id in self.approved
+        if answered:
+            self.approved.remove(call_id)
+        if row is None and (answered or status in {"rejected", "expired", "cancelled"}):
+            return  # the answer is the result, or it never ran: the wait's row says so
         row = row or self._tool_row(call_id, self.step_started_at if self.in_step else at)
         row.end(at, RowState.FAILED if status == "failed" else RowState.RECORDED, _RESULTS.get(status, ""))
 
@@ -244,6 +251,13 @@ class _Fold:
         for row in self.turn.rows:
             if row.index == self.index and row.kind is not RowKind.WAIT:
                 row.end(at, state, note)
+
+    def _put_off(self) -> None:
+        """Leave approved calls that this step did not come to yet to the next one."""
+        for row in [row for row in self.turn.rows if row.index == self.index and row.state in OPEN]:
+            if row.kind is RowKind.TOOL and row.key in self.resumed:
+                self.turn.rows.remove(row)
+                self.approved.append(row.key)
 
     # Waits
 
@@ -275,6 +289,11 @@ class _Fold:
         for row in self.turn.rows:
             if row.state is RowState.WAITING:
                 row.say("parked: no process, no memory")
+
+    def _hand_on(self, data: JsonObject) -> None:
+        for row in self.turn.rows:
+            if row.key == _request_key(data) and row.state is RowState.WAITING:
+                row.name = _waiting_for(data, str(data.get("kind") or "approval"))
 
     def _resolve(self, resolutions: list[Any], at: int) -> None:
         for resolution in resolutions:
