@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from bot.console.rows import OPEN, Row, RowKind, RowState, Turn, ending, render, settled
+from bot.display import within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -313,7 +314,7 @@ class _Fold:
 def _waiting_for(request: JsonObject, kind: str) -> str:
     who = request.get("waiting_for") or request.get("who")
     if isinstance(who, str) and who:
-        return f"Waiting for {who}"
+        return f"Waiting for {within(who)}"
     words = {
         "approval": "approval",
         "question": "an answer",

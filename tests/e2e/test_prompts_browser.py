@@ -81,8 +81,9 @@ async def test_who_is_late_is_reminded_once_then_it_is_handed_on(page: Visit, se
     await reminder.wait_for()
     await page.shots("prompts-reminded")
     served.later(3 * HOUR)
-    handed = page.page.locator(".msg.notice", has_text="Nobody answered in time, so now A team lead may answer")
+    handed = page.page.locator(".msg.notice", has_text="Nobody answered in time, so now a team lead may answer")
     await handed.wait_for()
+    await page.page.locator("#pill", has_text="Waiting for a team lead").wait_for()
     assert await reminder.count() == 1
     await card.get_by_text("A team lead may answer, as nobody did in time.").wait_for()
     await refused(page, "Bob", "Only A team lead may answer this.")
@@ -121,17 +122,18 @@ async def test_an_invoice_is_changed_before_it_is_approved(page: Visit) -> None:
     await page.shots("prompts-open")
     await page.press("Change first")
     await page.page.get_by_label("amount").fill("twelve")
-    await page.page.locator(".fill").get_by_role("button", name="Approve").click()
+    await page.page.locator(".fill").get_by_role("button", name="Approve with changes").click()
     await page.page.locator(".card .said", has_text="amount").wait_for()
     await page.shots("prompts-form-refused")
     await page.page.get_by_label("amount").fill("1150")
     await page.page.get_by_label("text").fill("Consulting in May,\nthree days")
     await page.shots("prompts-form-changed")
-    await page.page.locator(".fill").get_by_role("button", name="Approve").click()
+    await page.page.locator(".fill").get_by_role("button", name="Approve with changes").click()
     settled = page.card("Invoice Nordwind", settled=True)
     await settled.get_by_text("Invoiced Nordwind for 1150: Consulting in May, three days").wait_for()
+    assert "Alice changed" not in await settled.inner_text()
     assert "Approved by Alice with changes" in await settled.inner_text()
-    assert (await settled.locator(".changed dd").all_inner_texts()) == ["1150", "Consulting in May,\nthree days"]
+    assert (await settled.locator(".changed dd").all_inner_texts()) == ["1150", "Consulting in May,\\nthree days"]
     await page.finished()
     await page.shots("prompts-approved-with-changes")
 
@@ -156,6 +158,7 @@ async def test_of_two_on_a_card_one_runs_while_the_other_waits(page: Visit) -> N
         await page.page.locator(".item.done").nth(place).get_by_text("Wrote to").wait_for()
     await page.finished()
     assert await page.page.locator(".card button").count() == 0
+    assert await page.page.locator("#turns .turn .step b", has_text="mail").count() == 2
     await page.shots("prompts-all-approved")
 
 
@@ -166,6 +169,7 @@ async def test_questions_are_answered_from_a_list_and_in_words(page: Visit) -> N
     await page.press("Answer")
     await page.card("Where shall it run?", settled=True).get_by_text("Answered by Alice: Lisbon").wait_for()
     await page.finished()
+    assert "ask_question" not in (await page.timeline()).replace("asked for ask_question", "")
     await page.shots("prompts-answered")
 
     await asked(page, "why")
