@@ -95,6 +95,8 @@ class StepCommit:
     step_n: int
     """Must equal the run's `step_no`, or the claim is stale."""
     step: StepDraft
+    before: StepDraft | None = None
+    """A step that was finished just before, with nothing between the two: it is `step_n`, and `step` the one after it."""
     seen: int
     """Highest command seq this worker knows of; more than that wakes the run again."""
     consumed: tuple[int, ...] = ()
@@ -123,6 +125,11 @@ class StepCommit:
     end: str | None = None
     """A reason ends the run: addresses are freed, unconsumed input is aborted, open prompts are cancelled."""
     extra: tuple[Extra, ...] = ()
+
+    @property
+    def last_n(self) -> int:
+        """The number of `step`: what is consumed is consumed by it."""
+        return self.step_n if self.before is None else self.step_n + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

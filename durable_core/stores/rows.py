@@ -11,17 +11,21 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
+from durable_core import versions
 from durable_core.codec import decode, encode
 from durable_core.errors import CannotOpen, ContentGone, KeyMissing
 from durable_core.model import (
     Abilities,
+    Admission,
     AnswerPolicy,
     AnswerStatus,
     AuditEntry,
     Claim,
+    ClaimRequest,
     Command,
     CommandKind,
     Event,
+    NewRun,
     Outcome,
     Phase,
     Prompt,
@@ -41,6 +45,8 @@ from durable_core.stores.sealing import Place
 
 Columns = Sequence[Any]
 
+FIRST: Final = 1
+"""The number of a new run's first command."""
 REMEMBERED_MS: Final = 900_000
 """How long a worker that has gone is remembered; longer than it takes until a run is stranded."""
 
@@ -322,6 +328,52 @@ def abilities(able: Abilities) -> dict[str, str | int]:
         "code": able.code,
         "since": able.since,
     }
+
+
+def is_able(able: Abilities, new: NewRun) -> bool:
+    """Tell whether a worker is able to take a run that is just being made."""
+    kinds = able.sessions if new.kind is RunKind.SESSION else new.name in able.workflows
+    return kinds and able.min_readable <= versions.CURRENT_SPEC <= able.current
+
+
+def begun(admission: Admission, new: NewRun, request: ClaimRequest, *, at: int) -> Claim:
+    """Return the claim of a run that was made and taken in one transaction, its first input in its inbox."""
+    first = Command(
+        seq=FIRST,
+        kind=admission.kind or CommandKind.MESSAGE,
+        body=admission.body,
+        submission_id=admission.submission_id,
+        principal=admission.principal,
+        at=at,
+    )
+    return Claim(
+        run_id=new.run_id,
+        epoch=1,
+        owner=request.owner,
+        kind=new.kind,
+        name=new.name,
+        creator=new.creator,
+        header=new.header,
+        spec_version=versions.CURRENT_SPEC,
+        deployment=new.deployment,
+        step_no=0,
+        attempt=1,
+        charged=0,
+        crashes=0,
+        interrupted=False,
+        last_error=None,
+        retry_at=None,
+        step_started_at=at,
+        now=at,
+        created_at=at,
+        deadline_at=None if new.lifetime_ms is None else at + new.lifetime_ms,
+        phase=Phase.IDLE,
+        turn_id=None,
+        signals=Signals(inbox_seq=FIRST, cancel_pending=False),
+        commands=(first,),
+        prompts=(),
+        records=(),
+    )
 
 
 def names(values: Sequence[str]) -> str:

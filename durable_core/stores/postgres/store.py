@@ -147,6 +147,12 @@ class PostgresStore(Store):
     async def admit(self, admission: Admission) -> Receipt:
         return await self._inbox.admit(admission)
 
+    async def begin(self, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
+        receipt, claim = await self._inbox.begin(admission, request)
+        if claim is not None:
+            self._holding.begun(claim)
+        return receipt, claim
+
     async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
         return await self._database.write(lambda tx: prompts.answer(tx, answer), label=SETTLE)
 

@@ -154,6 +154,9 @@ class SqliteStore(Store):
     async def admit(self, admission: Admission) -> Receipt:
         return await self._writer.run(lambda tx: admissions.admit(tx, admission), label=ADMIT)
 
+    async def begin(self, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
+        return await self._writer.run(lambda tx: claims.begin(tx, admission, request), label=ADMIT)
+
     async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
         return await self._writer.run(lambda tx: prompts.answer(tx, answer), label=SETTLE)
 
