@@ -287,7 +287,7 @@ def settled_words(prompt: Prompt, body: Mapping[str, Any]) -> str:
         case PromptOutcome.EXPIRED:
             return "Nobody answered in time. It did not run." if body.get("action") else "Nobody answered in time."
         case PromptOutcome.CANCELLED:
-            return "No longer needed: the turn was stopped."
+            return f"No longer needed: {'what asked' if 'op' in body else 'the turn'} was stopped."
         case PromptOutcome.IGNORED:
             return f"No longer needed: {body['requester']['name']} wrote on."
         case _:

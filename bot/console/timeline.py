@@ -50,6 +50,7 @@ class _Fold:
     tools: dict[str, str] = field(default_factory=dict)
     approved: list[str] = field(default_factory=list)
     resumed: list[str] = field(default_factory=list)
+    tasks: list[str] = field(default_factory=list)
 
     def take(self, event: JsonObject) -> None:
         """Apply one event."""
@@ -78,12 +79,12 @@ class _Fold:
                 self._request(data.get("actions") or [], at)
             case "action.result":
                 self._result(data, at)
+            case "task.started" | "action.partial":
+                self._run_apart(kind, data)
             case "message.completed":
                 self._model_done(at, "answered")
-            case "input.requested" | "authorization.required" | "turn.waiting" | "input.resolved" | "authorization.completed":
+            case _ if kind == "turn.waiting" or kind.startswith(("input.", "authorization.")):
                 self._wait(kind, data, at)
-            case "input.escalated":
-                self._hand_on(data)
             case "step.completed":
                 self._put_off()
                 self._close(at, RowState.RECORDED)
@@ -106,7 +107,7 @@ class _Fold:
         number = int(tail) + 1 if tail.isascii() and tail.isdigit() else len(self.turns) + 1
         self.turns.append(Turn(id=turn_id, started_at=at, number=number))
         self.index, self.attempt, self.in_step = -1, 1, False
-        self.tools, self.approved, self.resumed = {}, [], []
+        self.tools, self.approved, self.resumed, self.tasks = {}, [], [], []
 
     def _end_turn(self, kind: str, data: JsonObject, at: int) -> None:
         turn = self.turn
@@ -239,24 +240,38 @@ class _Fold:
             self.tools[call_id] = str(data["tool"])
         if data.get("reused") or call_id in self.reused_tools:
             return
-        row = self._current(RowKind.TOOL, call_id)
+        row = self._task(call_id) or self._current(RowKind.TOOL, call_id)
         answered = not self.in_step and call_id in self.approved
         if answered:
             self.approved.remove(call_id)
         if row is None and (answered or status in {"rejected", "expired", "cancelled"}):
             return  # the answer is the result, or it never ran: the wait's row says so
         row = row or self._tool_row(call_id, self.step_started_at if self.in_step else at)
+        if call_id in self.tasks:
+            row.notes.clear()
         row.end(at, RowState.FAILED if status == "failed" else RowState.RECORDED, _RESULTS.get(status, ""))
 
     def _close(self, at: int, state: RowState, note: str = "") -> None:
         for row in self.turn.rows:
-            if row.index == self.index and row.kind is not RowKind.WAIT:
+            if row.index == self.index and row.kind is not RowKind.WAIT and row.key not in self.tasks:
                 row.end(at, state, note)
+
+    def _task(self, call_id: str) -> Row | None:
+        """Find the call that a run of its own works for: no step of the turn's ends it."""
+        open_rows = (row for row in self.turn.rows if row.kind is RowKind.TOOL and row.key == call_id and row.state in OPEN)
+        return next(open_rows, None) if call_id in self.tasks else None
+
+    def _run_apart(self, kind: str, data: JsonObject) -> None:
+        call_id = str(data.get("call_id", ""))
+        if kind == "task.started":
+            self.tasks.append(call_id)
+        elif (row := self._task(call_id)) is not None:
+            row.notes = [str(data.get("text") or "")]
 
     def _put_off(self) -> None:
         """Leave approved calls that this step did not come to yet to the next one."""
         for row in [row for row in self.turn.rows if row.index == self.index and row.state in OPEN]:
-            if row.kind is RowKind.TOOL and row.key in self.resumed:
+            if row.kind is RowKind.TOOL and row.key in self.resumed and row.key not in self.tasks:
                 self.turn.rows.remove(row)
                 self.approved.append(row.key)
 
@@ -266,9 +281,11 @@ class _Fold:
         match kind:
             case "turn.waiting":
                 self._waiting()
+            case "input.escalated":
+                self._hand_on(data)
             case "input.requested" | "authorization.required":
                 self._park(data.get("requests") or [data], at, signs_in=kind.startswith("auth"))
-            case _:
+            case "input.resolved" | "authorization.completed":
                 self._resolve(data.get("resolutions") or [data], at)
 
     def _park(self, requests: list[Any], at: int, *, signs_in: bool) -> None:
@@ -276,7 +293,7 @@ class _Fold:
             action = request.get("action") or {}
             call_id = str(action.get("call_id") or request.get("call_id") or "")
             gated = self._current(RowKind.TOOL, call_id)
-            if gated is not None and gated.state in OPEN:
+            if gated is not None and gated.state in OPEN and call_id not in self.tasks:
                 self.turn.rows.remove(gated)  # it has not begun
             kind = "sign-in" if signs_in else str(request.get("kind") or "approval")
             row = self._open(RowKind.WAIT, _waiting_for(request, kind), at, key=_request_key(request))
@@ -307,7 +324,7 @@ class _Fold:
                     row.end(at, RowState.RECORDED, settled(outcome, _who(resolution)))
                     row.say("held nothing meanwhile")
             call_id = self.tools.get(f"prompt:{key}")
-            if call_id and outcome in {"approved", "answered", "authorized"}:
+            if call_id and call_id not in self.tasks and outcome in {"approved", "answered", "authorized"}:
                 self.approved.append(call_id)
 
 

@@ -236,3 +236,29 @@ def test_of_two_approved_calls_each_shows_once_in_the_step_that_ran_it() -> None
         ("mail", 1),
         ("mail", 2),
     ]
+
+
+def test_a_call_with_a_run_of_its_own_lasts_until_its_end_whatever_it_asks() -> None:
+    question = {"request_id": "p", "kind": "question", "call_id": "a", "waiting_for": "Alice"}
+    begun: list[stories.Line] = [
+        (0, "turn.started", {"turn_id": "turn_0"}, 1),
+        (1, "step.started", {"step_index": 0}, 1),
+        (10, "actions.requested", {"actions": [stories.call("a", "deploy")]}, 1),
+        (11, "task.started", {"call_id": "a", "tool": "deploy"}, 1),
+        (12, "step.completed", {"step_index": 0}, 1),
+        (13, "turn.waiting", {"on": "task"}, 1),
+        (20, "input.requested", {"call_id": "a", "requests": [question]}, 1),
+        (21, "action.partial", {"call_id": "a", "text": "Planned."}, 1),
+    ]
+    [turn] = timeline(stories.told(START, *begun), now=START + 99)
+    assert knobs(turn)[1:] == [("deploy", "running", "Planned."), ("Waiting for Alice", "waiting", "")]
+    ended: list[stories.Line] = [
+        (50, "input.resolved", {"resolutions": [{"request_id": "p", "outcome": "answered"}]}, 1),
+        (80, "action.result", {"call_id": "a", "status": "completed"}, 1),
+        (81, "step.started", {"step_index": 1}, 1),
+        (90, "message.completed", {"message": "Deployed."}, 1),
+    ]
+    [turn] = timeline(stories.told(START, *begun, *ended), now=START + 99)
+    assert [label for label, _, _ in knobs(turn)] == ["Model call", "deploy", "Waited for Alice", "Model call"]
+    assert knobs(turn)[1] == ("deploy", "recorded", "")
+    assert turn["steps"][1]["duration_ms"] == 70
