@@ -11,15 +11,19 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
+from bot.cards import card, prompt_body
+from channels.fallback import card_text
 from durable_core import codec
 from durable_core.crypto import payload_digest
-from durable_core.errors import NotFound, SessionEnded
+from durable_core.errors import ContentGone, NotFound, SessionEnded
 from durable_core.ids import new_id
-from durable_core.model import Admission, CommandKind, OutboxItem, RunKind, ToRun
+from durable_core.model import Admission, CommandKind, OutboxItem, Prompt, RunKind, ToRun
 from durable_core.store import Store
 
 SOURCE: Final = "delivery"
 _KIND: Final = "undeliverable"
+UNSHOWN: Final = "unshown"
+"""Of a request of a run that works for a session, which is told in its stead."""
 
 
 async def tell_session(store: Store, item: OutboxItem, error: str) -> None:
@@ -30,10 +34,17 @@ async def tell_session(store: Store, item: OutboxItem, error: str) -> None:
     if item.prompt_id is None or item.edit_of is not None:
         return
     body: dict[str, JsonValue] = {"kind": _KIND, "delivery_id": item.delivery_id, "error": error[:500]}
-    encoded = codec.encode(body)
-    with contextlib.suppress(NotFound, SessionEnded):
+    session_id = item.run_id
+    with contextlib.suppress(NotFound, SessionEnded, ContentGone):
         if (await store.run(item.run_id)).kind is not RunKind.SESSION:
-            return
+            prompt = await store.prompt(item.prompt_id)
+            asked = prompt_body(prompt)
+            if prompt.outcome is not None or not asked.get("session_id"):
+                return
+            session_id = str(asked["session_id"])
+            about = {"run_id": item.run_id, "call_id": asked.get("call_id"), "request_id": item.prompt_id}
+            body |= {**about, "kind": UNSHOWN, "text": _as_text(prompt)}
+        encoded = codec.encode(body)
         await store.admit(
             Admission(
                 source=SOURCE,
@@ -41,11 +52,19 @@ async def tell_session(store: Store, item: OutboxItem, error: str) -> None:
                 digest=payload_digest(encoded),
                 on_conflict="merge",
                 submission_id=new_id("sub"),
-                target=ToRun(run_id=item.run_id),
+                target=ToRun(run_id=session_id),
                 kind=CommandKind.SIGNAL,
                 body=encoded,
             )
         )
+
+
+def _as_text(prompt: Prompt) -> str:
+    """What the card would have said; what can't be drawn at all is at least named."""
+    try:
+        return card_text(card([prompt]))
+    except ValueError:
+        return str(prompt_body(prompt)["text"])
 
 
 def undelivered_card(body: Mapping[str, Any]) -> tuple[str, str]:

@@ -118,6 +118,7 @@ def _body(asker: Asker, home: Conversation, question: AskOptions, *, op: str, pr
         "kind": PROMPT_KIND,
         "session_id": home.session_id,
         "turn_id": home.turn_id,
+        "call_id": home.call_id,
         "op": op,
         "text": question.text,
         "detail": f"{who.words} may answer. It goes on as {home.requester.name}.",

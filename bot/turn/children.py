@@ -102,10 +102,19 @@ def relayed(state: State, turn: Turn, action: Relay) -> Change:
         state=replace(state, turn=after),
         link_turn=turn.turn_id,
         events=tuple(events),
-        posts=tuple(post for one, text in progress for post in posts.progress_on_cards(one, text)),
+        posts=(
+            *(post for one, text in progress for post in posts.progress_on_cards(one, text)),
+            *(posts.notice(str(word.told.get("text", ""))) for word in action.words if _unshown(after, word)),
+        ),
         consumed=tuple(word.seq for word in action.words),
         outcomes=tuple(Ended(submission_id=word.submission_id, outcome=Outcome.COMPLETED) for word in action.words),
     )
+
+
+def _unshown(turn: Turn, word: FromChild) -> bool:
+    """Whether a word is of a request that still waits and whose card nobody can see."""
+    waiting = {request.prompt_id for pending in turn.at_work for request in pending.requests}
+    return word.kind == "unshown" and str(word.told.get("request_id", "")) in waiting
 
 
 def _heard(turn: Turn, pending: Pending, word: FromChild) -> tuple[Pending, Draft]:
@@ -129,6 +138,10 @@ def _heard(turn: Turn, pending: Pending, word: FromChild) -> tuple[Pending, Draf
                 resolution["responder"] = {"name": word.told["by"]}
             data = {**here, "resolutions": [resolution]}
             return replace(pending, requests=left), Draft(type="input.resolved", data=data)
+        case "unshown":
+            about = {name: word.told.get(name) for name in ("request_id", "delivery_id", "error")}
+            data = {**here, **about, "kind": Purpose.QUESTION.value, "fallback": "text"}
+            return pending, Draft(type="input.undeliverable", data=data)
         case _:
             data = {**here, "step_index": turn.step_index, "tool": pending.call.tool, "text": word.told.get("text")}
             return pending, Draft(type="action.partial", data=data)

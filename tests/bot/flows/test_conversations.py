@@ -8,11 +8,16 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from bot.approvals import Approval
 from bot.demo import compute_plan, roll_out
+from bot.egress import Egress
 from bot.flows import conversation, workflow_tool
 from bot.principal import Principal
+from channels.errors import DeliveryFailed
 from channels.events import Standing
+from channels.outbound import Outbound
 from durable_core.context import WorkflowContext, step_context
 from durable_core.operations import Option
 from durable_core.registry import workflow
@@ -135,3 +140,24 @@ async def test_words_of_ones_own_answer_a_question_that_takes_them() -> None:
 
 def _named(name: str, made: Any) -> Any:
     return workflow(name=name)(made.fn)
+
+
+async def test_a_question_whose_card_is_refused_is_asked_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    deliver = Egress._deliver
+
+    async def refused(self: Egress, channel: Any, lane: Any, item: Any, message: Outbound) -> Any:
+        if message.card is not None and item.edit_ref is None:
+            raise DeliveryFailed("invalid_blocks", permanent=True)
+        return await deliver(self, channel, lane, item, message)
+
+    monkeypatch.setattr(Egress, "_deliver", refused)
+    async with thread() as (slack, app):
+        asked = await slack.mention("alice", "general", "deploy api")
+        [words] = await slack.until(lambda: slack.replies(asked))
+        assert "Deploy api" in words.words
+        assert "2. Cancel" in words.words
+        await slack.message("alice", "general", "2", asked)
+        [_, reply] = await slack.until(lambda: found if len(found := slack.replies(asked)) == 2 else None)
+        assert reply.words == "api was not deployed: Alice said no."
+        [told] = [event.data for event in await events(app) if event.type == "input.undeliverable"]
+        assert (told["error"], told["fallback"]) == ("invalid_blocks", "text")
