@@ -16,6 +16,7 @@ from bot.buttons import EDIT, FREE_TEXT, NOTE, TEXT, all_value, button_value, fo
 from bot.display import reveal, show
 from bot.formats import Kind
 from channels.cards import (
+    MAX_BUTTON_VALUE,
     MAX_BUTTONS,
     MAX_FIELD_VALUE,
     MAX_FORM_FIELDS,
@@ -141,7 +142,8 @@ def _item(prompt: Prompt, result: str) -> CardItem:
 
 def _detail(prompt: Prompt, body: Mapping[str, Any]) -> str:
     """Say who may answer; of a prompt that was handed on, who may now."""
-    detail = str(body["detail"])
+    left = len(body["options"]) - len(_shown(prompt, body))
+    detail = f"{body['detail']}{f' {left} more options are not shown here.' if left else ''}"
     if not prompt.level or not prompt.asked:
         return detail
     before, now = f"{body.get('waiting_for')} may answer", f"{prompt.asked} may answer, as nobody did in time"
@@ -160,7 +162,7 @@ def _progress(prompt: Prompt, body: Mapping[str, Any]) -> str:
 def _buttons(prompt: Prompt, body: Mapping[str, Any]) -> tuple[Button, ...]:
     """Return a button for every option, and those that open a form behind them: changes, a note, words of one's own."""
     buttons: list[Button] = []
-    for option in body["options"][: MAX_BUTTONS - len(_FORMS)]:
+    for option in _shown(prompt, body):
         value = button_value(prompt.prompt_id, option["id"])
         style, described = cast("ButtonStyle", option["style"]), str(option.get("description") or "")
         buttons.append(Button(option["label"], value, style=style, description=described))
@@ -172,7 +174,14 @@ def _buttons(prompt: Prompt, body: Mapping[str, Any]) -> tuple[Button, ...]:
     return tuple(buttons)
 
 
-_FORMS: Final = ("edit", "note", "text")
+_FORMS: Final = 3
+"""How many buttons may open a form."""
+
+
+def _shown(prompt: Prompt, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the options that a card can hold: no platform takes any number of them, nor any length of their ids."""
+    fit = [one for one in body["options"] if len(button_value(prompt.prompt_id, one["id"])) <= MAX_BUTTON_VALUE]
+    return fit[: MAX_BUTTONS - _FORMS]
 
 
 def _with_form(prompt: Prompt, body: Mapping[str, Any], option: Mapping[str, Any]) -> list[Button]:
@@ -197,7 +206,7 @@ def _editable(body: Mapping[str, Any]) -> tuple[FormField, ...]:
     masked = set(body.get("masked") or ())
     fields: list[FormField] = []
     for one in body["edit"]:
-        value = _plain(str(one["value"]))
+        value = plain(str(one["value"]))
         if one["name"] in masked or len(value) > MAX_FIELD_VALUE:
             continue
         multiline = one.get("multiline") is True
@@ -205,7 +214,7 @@ def _editable(body: Mapping[str, Any]) -> tuple[FormField, ...]:
     return tuple(fields[:MAX_FORM_FIELDS])
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Return a value's JSON text as people write it: a text without its quotes."""
     try:
         value = json.loads(text)

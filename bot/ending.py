@@ -17,8 +17,8 @@ from bot.formats import Kind
 from bot.turn.state import Purpose
 from durable_core import codec
 from durable_core.engine.signals import cancel_admission
-from durable_core.errors import NotFound, SessionEnded
-from durable_core.model import EventDraft, Prompt, Run, RunStatus
+from durable_core.errors import NotFound, RunChanged, SessionEnded
+from durable_core.model import EventDraft, Prompt, Run, RunStatus, SeenOpen
 from durable_core.store import Store
 
 
@@ -29,8 +29,16 @@ async def end_session(store: Store, run: Run, *, reason: str, by: str, note: str
         with contextlib.suppress(NotFound, SessionEnded):
             await store.admit(cancel_admission(child, reason=f"its conversation was ended: {reason}", by=by, key="parent"))
             await store.unstrand(child)
-    events = await ending_events(store, run, reason=reason, by=by, note=note)
-    return await store.end(run.run_id, reason=reason, events=events)
+    while True:
+        current = await store.run(run.run_id)
+        prompts = await store.open_prompts(run.run_id)
+        seen = SeenOpen(turn_id=current.turn_id, prompts=frozenset(prompt.prompt_id for prompt in prompts))
+        calls = await _at_work(store, current)
+        events = [*_stopped(calls, current.turn_id), *ending_events(current, prompts, reason=reason, by=by, note=note)]
+        try:
+            return await store.end(run.run_id, reason=reason, events=events, seen=seen)
+        except RunChanged:  # somebody answered, or a turn went on: readers must not be told otherwise
+            continue
 
 
 async def _at_work(store: Store, run: Run) -> list[dict[str, Any]]:
@@ -42,11 +50,9 @@ async def _at_work(store: Store, run: Run) -> list[dict[str, Any]]:
     return [one for one in (turn or {}).get("pending") or () if one.get("child")]
 
 
-async def ending_events(store: Store, run: Run, *, reason: str, by: str, note: str | None = None) -> list[EventDraft]:
+def ending_events(run: Run, prompts: Sequence[Prompt], *, reason: str, by: str, note: str | None = None) -> list[EventDraft]:
     """Tell that nobody has to answer any more, that the turn is over, and that the session is."""
-    prompts = await store.open_prompts(run.run_id)
     events = [EventDraft(type="input.resolved", body=codec.encode(_withdrawn(prompt))) for prompt in prompts]
-    events += _stopped(await _at_work(store, run), run.turn_id)
     if run.turn_id is not None:
         events.append(EventDraft(type="turn.cancelled", body=codec.encode({"turn_id": run.turn_id})))
     data: dict[str, JsonValue] = {"reason": reason, "by": by, "note": note}

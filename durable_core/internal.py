@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from durable_core import codec
 from durable_core.crypto import payload_digest
 from durable_core.errors import Broken, CannotOpen, NotFound, SessionEnded
 from durable_core.ids import new_id
-from durable_core.model import INTERNAL, Admission, Buried, CommandKind, Lane, OutboxDraft, OutboxItem, Sent, ToRun
+from durable_core.model import INTERNAL, Abilities, Admission, Buried, CommandKind, Lane, OutboxDraft, OutboxItem, Sent, ToRun
 from durable_core.store import Store
 
 log = logging.getLogger("moorings.worker")
+
+
+def able(abilities: Abilities) -> Abilities:
+    """Add internal lanes to what a worker sends: any worker delivers what runs owe each other."""
+    channels = abilities.channels
+    return abilities if channels is None or INTERNAL in channels else replace(abilities, channels=(*channels, INTERNAL))
 
 
 def child_result(parent: str, op: str, child: str, result: Mapping[str, Any]) -> OutboxDraft:

@@ -22,6 +22,8 @@ Claims
        was made under the lost claim. A release is not charged.
   S10  Only due, open runs that the worker is able to take are claimed, the longest due first; one that crashed twice only with
        `alone`.
+  S43  `begin` is `admit`, and a claim of the run in the same transaction if the input made one that is due at once and that the
+       worker is able to take. Nobody is told of a run that was taken so: there is nothing left to do for others.
 Commits
   S11  A commit is whole: step, events, outbox, prompts, consumed commands, outcomes, the next state; or nothing at all.
   S12  A completed step never changes.
@@ -76,6 +78,11 @@ Claimed keys
        before it is told; every other one gets `done` with the value that was said first, or `pending` with who began. All of it
        is fenced. What is done stays done, also when the value goes with the content of the run that gave it. No event tells of it
        (S32): a claim changes nothing that a run is, and outlives the content of the one that made it.
+Beside the loop
+  S41  `prolong` is called from another thread and needs no loop. It is fenced as every write is: what was given back, or has
+       another epoch by now, stays as it is.
+Health
+  S42  `probe` passes where the next write would, and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -98,6 +105,7 @@ from durable_core.model import (
     Event,
     EventDraft,
     Extra,
+    Holdings,
     Incarnation,
     Interaction,
     KeyRequest,
@@ -109,6 +117,7 @@ from durable_core.model import (
     Record,
     RecordKind,
     Run,
+    SeenOpen,
     Sent,
     Signals,
     Step,
@@ -141,6 +150,9 @@ class Store(Protocol):
     async def now(self) -> int:
         """The time the store goes by."""
 
+    async def probe(self) -> None:
+        """Raise what keeps the store from writing, as far as can be known without a write: for whoever asks often (S42)."""
+
     # ── admission ──
     async def admit(self, admission: Admission) -> Receipt:
         """Accept one input. Raises `Conflict`, `NotFound`, `SessionEnded`, `TooLarge`."""
@@ -148,8 +160,16 @@ class Store(Protocol):
     async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
         """Accept an answer to a prompt; settles it at once when the policy is data. Raises `NotFound`, `Conflict`."""
 
-    async def end(self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = ()) -> bool:
-        """End a run by SQL alone, whoever owns it; False when it had ended already. Its claim is lost."""
+    async def end(
+        self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = (), seen: SeenOpen | None = None
+    ) -> bool:
+        """End a run by SQL alone, whoever owns it; False when it had ended already. Its claim is lost.
+
+        With `seen` it raises `RunChanged` where something else is open by now than what `events` were worded for.
+        """
+
+    async def begin(self, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
+        """Accept a first input as `admit` does, and take the run that it makes (S43)."""
 
     # ── reading ──
     async def run(self, run_id: str) -> Run:
@@ -200,6 +220,12 @@ class Store(Protocol):
 
     async def renew(self, owner: str, leases: Sequence[tuple[str, int]], *, lease_ms: int) -> dict[str, Signals]:
         """Prolong leases (run id, epoch); runs that are missing in the answer are lost."""
+
+    def prolong(self, owner: str, held: Holdings, *, lease_ms: int, lane_lease_ms: int, patience: float) -> None:
+        """Prolong all that a worker holds, and say that it lives; called from a thread, while the loop doesn't answer (S41).
+
+        It gives up after about `patience` seconds, with `Unavailable`.
+        """
 
     async def release(self, run_id: str, epoch: int, *, timer_at: int | None, seen: int, unused: bool) -> None:
         """Give a run back without a step; `unused` takes the attempt back too."""

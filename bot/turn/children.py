@@ -137,7 +137,7 @@ def _heard(turn: Turn, pending: Pending, word: FromChild) -> tuple[Pending, Draf
 def _request(body: Mapping[str, Any], word: FromChild) -> ChildRequest:
     requester = str((body.get("requester") or {}).get("id", ""))
     answerers = body.get("answerers")
-    speakers = [str(one) for one in answerers] if isinstance(answerers, list) else [requester]
+    speakers = [str(one) for one in answerers] if isinstance(answerers, list) else [requester] if body.get("by") is None else []
     return ChildRequest(
         prompt_id=str(body.get("request_id", "")),
         asked_after=word.seq,

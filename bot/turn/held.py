@@ -64,6 +64,9 @@ def held(view: View, turn: Turn, steering: tuple[Message, ...]) -> Action:
     known = {pending.prompt_id for pending in turn.asked}
     responses = tuple(entry for entry in view.inbox if isinstance(entry, Response) and entry.prompt_id in known)
     words = children.words_of(view, turn)
+    late = None if view.begun else _too_late(view, turn, responses)
+    if late is not None:
+        return late
     found = _sort(view, turn, responses)
     if words and not (found.run and view.begun):  # calls that have begun end first: their records end with their step
         return Relay(words=words)
@@ -106,7 +109,7 @@ def _sort(view: View, turn: Turn, responses: Sequence[Response]) -> _Sorted:
             _worked(view, pending, ends.get(pending.child), found)
         elif answer is not None:
             _answered(view, pending, answer, found)
-        elif _over(view, pending):
+        elif _over(view, pending, view.now):
             _expired(view, pending, found)
         else:
             found.open.append(pending)
@@ -123,9 +126,9 @@ def _worked(view: View, pending: Pending, end: FromChild | None, found: _Sorted)
         found.ended.append(end)
 
 
-def _over(view: View, pending: Pending) -> bool:
+def _over(view: View, pending: Pending, at: int) -> bool:
     prompt = view.open.get(pending.prompt_id)
-    return prompt is not None and prompt.expires_at is not None and prompt.expires_at <= view.now
+    return prompt is not None and prompt.expires_at is not None and prompt.expires_at <= at
 
 
 def _wake(view: View, pending: Pending, found: _Sorted) -> None:
@@ -228,7 +231,7 @@ def typed(view: View, turn: Turn, waiting: Sequence[Pending], message: Message) 
     """The answer that a message is: to the first open prompt of its place that it is later than, or none."""
     here = (message.body.channel, message.body.address)
     for pending in waiting:
-        prompt = view.open.get(pending.prompt_id)
+        prompt = view.open.get(pending.prompt_id) or view.answered.get(pending.prompt_id)
         asked_after = view.asked_after.get(pending.prompt_id)
         if prompt is None or asked_after is None or message.seq <= asked_after or here not in _places(turn, pending):
             continue
@@ -236,6 +239,24 @@ def typed(view: View, turn: Turn, waiting: Sequence[Pending], message: Message) 
         if chosen is None and message.body.author.id not in prompt.speakers:
             return None
         return Answer(message=message, prompt_id=pending.prompt_id, option_id=chosen or "")
+    return None
+
+
+def _too_late(view: View, turn: Turn, responses: Sequence[Response]) -> Answer | None:
+    """The answer that a message is to a prompt that was answered, or ran out, since: it must not count for the one after it."""
+    answered = {response.prompt_id: response.seq for response in responses}
+    for message in (entry for entry in view.inbox if isinstance(entry, Message)):
+        if message.denied is not None or message.unjudged:
+            continue
+        there = [
+            one
+            for one in turn.asked
+            if message.seq < answered.get(one.prompt_id, message.seq + 1) and not _over(view, one, message.at)
+        ]
+        answer = typed(view, turn, there, message)
+        gone = {one.prompt_id for one in there if one.prompt_id in answered or _over(view, one, view.now)}
+        if answer is not None and answer.prompt_id in gone:
+            return answer
     return None
 
 

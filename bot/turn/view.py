@@ -95,7 +95,7 @@ def open_prompt(
         expires_at=expires_at,
         remind_at=remind_at,
         remind_ms=body.get("remind_ms"),
-        on_expiry=OnExpiry(body.get("on_expiry") or OnExpiry.DENY),
+        on_expiry=OnExpiry(ends) if (ends := body.get("on_expiry")) in set(OnExpiry) else OnExpiry.DENY,
         level=level,
         levels=levels,
         level_ms=_times(body.get("level_ms")),
@@ -148,6 +148,8 @@ class View:
     state: State
     inbox: tuple[Input, ...]
     open: Mapping[str, OpenPrompt] = field(default_factory=dict)
+    answered: Mapping[str, OpenPrompt] = field(default_factory=dict)
+    """Prompts whose answers wait in the inbox, as they were while they were open."""
     asked_after: Mapping[str, int] = field(default_factory=dict)
     """Prompts and the last input that came before each: what a person said earlier is no answer to it."""
     now: int

@@ -135,6 +135,12 @@ def one_line(text: str) -> str:
     return " ".join(visible(text).split())
 
 
+def short(text: str, limit: int) -> str:
+    """Return a text made visible on one line, with a sign where it is cut."""
+    line = one_line(text)
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
 def plain(text: str) -> Block:
     """Return a text object in which nothing means anything."""
     return {"type": "plain_text", "text": text, "emoji": False}

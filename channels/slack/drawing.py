@@ -27,6 +27,7 @@ from channels.slack.blocks import (
     one_line,
     sections,
     shares,
+    short,
 )
 from channels.slack.controls import Controls
 
@@ -96,14 +97,14 @@ def _whole(item: CardItem, room: int, cuts: Cuts, controls: Controls, *, head: s
 
 
 def _open_end(item: CardItem, controls: Controls) -> list[Block]:
-    drawn = [*contexts([one_line(item.progress)[:MAX_DETAIL]]), *controls.of(item)]
+    drawn = [*contexts([short(item.progress, MAX_DETAIL)]), *controls.of(item)]
     if item.expires_at is not None:
         drawn.append({"type": "context", "elements": [marked(f"Expires {moment(item.expires_at)}")]})
     return drawn
 
 
 def _outcome(outcome: CardOutcome, cuts: Cuts) -> list[Block]:
-    drawn = [*sections(f"{_SIGNS[outcome.kind]} {one_line(outcome.text)[:MAX_DETAIL]}")]
+    drawn = [*sections(f"{_SIGNS[outcome.kind]} {short(outcome.text, MAX_DETAIL)}")]
     if outcome.note:
         drawn += sections(f"{outcome.note_title}:\n{_quoted(cuts.kept('note.txt', outcome.note, MAX_NOTE))}")
     if outcome.changes:
@@ -192,9 +193,8 @@ def _words(number: int, item: CardItem) -> str:
 
 
 def _title(number: int, item: CardItem) -> str:
-    title = one_line(item.question)
-    shown = title if len(title) <= MAX_TITLE else f"{title[:MAX_TITLE]}…"
-    return f"{number}. {shown}: {one_line(item.outcome.text)[:MAX_DETAIL]}" if item.outcome is not None else f"{number}. {shown}"
+    title = f"{number}. {short(item.question, MAX_TITLE)}"
+    return title if item.outcome is None else f"{title}: {short(item.outcome.text, MAX_DETAIL)}"
 
 
 def _settled(number: int, item: CardItem, cuts: Cuts) -> list[Block]:

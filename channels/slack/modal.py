@@ -6,7 +6,7 @@ What lives here: pure building within Slack's limits. What does not: opening it,
 from __future__ import annotations
 
 from channels.cards import MAX_FIELD_VALUE, Form, FormField
-from channels.slack.blocks import Block, one_line, plain, sections
+from channels.slack.blocks import Block, one_line, plain, sections, short
 from channels.slack.clicks import FORM, action_id, form_metadata
 
 # https://docs.slack.dev/reference/views/modal-views
@@ -22,8 +22,8 @@ def modal(form: Form, *, address: str, question: str) -> Block:
         "type": "modal",
         "callback_id": FORM,
         "private_metadata": form_metadata(form.value, address),
-        "title": plain(_short(form.title) or "Answer"),
-        "submit": plain(_short(form.submit) or "Send"),
+        "title": plain(short(form.title, MAX_TITLE) or "Answer"),
+        "submit": plain(short(form.submit, MAX_TITLE) or "Send"),
         "close": plain("Cancel"),
         "blocks": [
             *sections(asked if len(asked) <= MAX_QUESTION else f"{asked[:MAX_QUESTION]}… (all of it is on the card)"),
@@ -48,8 +48,3 @@ def _input(number: int, field: FormField) -> Block:
         "element": element,
         "optional": not field.required,
     }
-
-
-def _short(text: str) -> str:
-    line = one_line(text)
-    return line if len(line) <= MAX_TITLE else f"{line[: MAX_TITLE - 1]}…"

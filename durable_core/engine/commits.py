@@ -189,6 +189,20 @@ def end_commit(
     )
 
 
+def with_end(last: StepCommit, end: StepCommit) -> StepCommit:
+    """Return the commit of a run's last entry together with its end: one transaction, two rows of the log."""
+    return replace(
+        end,
+        step_n=last.step_n,
+        before=last.step,
+        consumed=last.consumed,
+        outcomes=(*last.outcomes, *end.outcomes),
+        events=(*last.events, *end.events),
+        outbox=(*last.outbox, *end.outbox),
+        starts=last.starts,
+    )
+
+
 # ── parts ──
 
 

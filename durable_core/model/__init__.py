@@ -11,6 +11,7 @@ from durable_core.model.commits import (
     PromptDraft,
     PromptSettlement,
     PromptUpdate,
+    SeenOpen,
     StepCommit,
     StepDraft,
     SubmissionOutcome,
@@ -33,7 +34,7 @@ from durable_core.model.statuses import (
     RunKind,
     RunStatus,
 )
-from durable_core.model.workers import SESSIONS, Abilities, ClaimRequest, DueWork, Incarnation
+from durable_core.model.workers import SESSIONS, Abilities, ClaimRequest, DueWork, Holdings, Incarnation
 from durable_core.versions import CURRENT_SPEC, MIN_READABLE_SPEC
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "Event",
     "EventDraft",
     "Extra",
+    "Holdings",
     "Incarnation",
     "Interaction",
     "KeyRequest",
@@ -84,6 +86,7 @@ __all__ = [
     "Run",
     "RunKind",
     "RunStatus",
+    "SeenOpen",
     "Sent",
     "Signals",
     "Step",

@@ -79,6 +79,14 @@ def test_many_options_are_a_list_with_their_descriptions_and_words_of_ones_own()
     assert card([prompt("Which?", options=options[:2], display="select")]).display == "select"
 
 
+def test_options_that_no_card_holds_are_told_of() -> None:
+    options = [option(f"r{number}", f"Region {number}") for number in range(300)]
+    drawn = card([prompt("Which?", options=[*options, option("x" * 300, "Far")], detail="Alice may answer.")])
+    assert len(drawn.buttons) == 197
+    assert drawn.detail == "Alice may answer. 104 more options are not shown here."
+    assert Card.from_json(drawn.to_json()) == drawn
+
+
 def test_progress_names_who_has_approved() -> None:
     asked = replace(REFUND, quorum=2)
     assert card([asked]).progress == "0 of 2 approved"
@@ -188,6 +196,10 @@ def test_who_is_unknown_is_somebody() -> None:
 def test_a_buttons_value_is_read_as_it_was_written() -> None:
     assert read_button(button_value("prm_1", "approve")) == Pressed("prm_1", "approve")
     assert read_button(button_value("prm_1", "")) == Pressed("prm_1", "")
+    for option_id in ("*", "*approve", "?", "?text", "=", "==", "a:b"):
+        assert read_button(button_value("prm_1", option_id)) == Pressed("prm_1", option_id), (
+            "an author's own id is no mark of ours"
+        )
     assert read_button(all_value("prm_1", "deny")) == Pressed("prm_1", "deny", for_all=True)
     assert read_button(form_value("prm_1", "text")) == Pressed("prm_1", "text", opens_form=True)
 

@@ -33,6 +33,7 @@ from durable_core.model import (
     Event,
     EventDraft,
     Extra,
+    Holdings,
     Incarnation,
     Interaction,
     KeyRequest,
@@ -44,6 +45,7 @@ from durable_core.model import (
     Record,
     RecordKind,
     Run,
+    SeenOpen,
     Sent,
     Signals,
     Step,
@@ -59,6 +61,7 @@ from durable_core.stores.sqlite import (
     claims,
     commits,
     interactions,
+    keeping,
     keyclaims,
     outbox,
     prompts,
@@ -67,7 +70,7 @@ from durable_core.stores.sqlite import (
     runs,
     workers,
 )
-from durable_core.stores.sqlite.connect import MEMORY, connect
+from durable_core.stores.sqlite.connect import MEMORY, OpenedFile, connect
 from durable_core.stores.sqlite.glance import Glance
 from durable_core.stores.sqlite.reader import Reader
 from durable_core.stores.sqlite.tx import Tx
@@ -90,7 +93,10 @@ class SqliteStore(Store):
         self._clock = clock
         self._sealing = Sealing(keys)
         self._lifeline: Lifeline | None = None
-        self._writer = Writer(self._connect_writer, clock=clock, sealing=self._sealing, on_commit=self._committed)
+        self._file: OpenedFile | None = None
+        self._writer = Writer(
+            self._connect_writer, clock=clock, sealing=self._sealing, on_commit=self._committed, check=self._check_file
+        )
         self._reader = None if path == MEMORY else Reader(self._connect_reader, clock=clock, sealing=self._sealing)
         self._glance: Glance | None = None
         self._watch = Watch(None if path == MEMORY else self._writer.data_version)
@@ -141,16 +147,24 @@ class SqliteStore(Store):
         override = self._clock.override()
         return override if override is not None else await self._glimpse(lambda tx: tx.now)
 
+    async def probe(self) -> None:
+        await self._writer.probe()
+
     # ── admission ──
 
     async def admit(self, admission: Admission) -> Receipt:
         return await self._writer.run(lambda tx: admissions.admit(tx, admission), label=ADMIT)
 
+    async def begin(self, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
+        return await self._writer.run(lambda tx: claims.begin(tx, admission, request), label=ADMIT)
+
     async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
         return await self._writer.run(lambda tx: prompts.answer(tx, answer), label=SETTLE)
 
-    async def end(self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = ()) -> bool:
-        return await self._writer.run(lambda tx: commits.end(tx, run_id, reason=reason, drafts=events, extra=extra))
+    async def end(
+        self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = (), seen: SeenOpen | None = None
+    ) -> bool:
+        return await self._writer.run(lambda tx: commits.end(tx, run_id, reason=reason, drafts=events, extra=extra, seen=seen))
 
     # ── reading ──
 
@@ -213,6 +227,12 @@ class SqliteStore(Store):
 
     async def renew(self, owner: str, leases: Sequence[tuple[str, int]], *, lease_ms: int) -> dict[str, Signals]:
         return await self._writer.run(lambda tx: claims.renew(tx, owner, leases, lease_ms=lease_ms), soft=True)
+
+    def prolong(self, owner: str, held: Holdings, *, lease_ms: int, lane_lease_ms: int, patience: float) -> None:
+        def work(tx: Tx) -> None:
+            keeping.prolong(tx, owner, held, lease_ms=lease_ms, lane_lease_ms=lane_lease_ms)
+
+        self._writer.run_beside(work, patience=patience, soft=True)
 
     async def release(self, run_id: str, epoch: int, *, timer_at: int | None, seen: int, unused: bool) -> None:
         await self._writer.run(lambda tx: claims.release(tx, run_id, epoch, timer_at=timer_at, seen=seen, unused=unused))
@@ -363,7 +383,13 @@ class SqliteStore(Store):
         connection = connect(self._path)
         if self._path == MEMORY:
             connection.executescript(schema.memory_script())
+        else:
+            self._file = OpenedFile(self._path)
         return connection
+
+    def _check_file(self) -> None:
+        if self._file is not None:
+            self._file.check()
 
     def _connect_reader(self) -> sqlite3.Connection:
         return connect(self._path, read_only=True)

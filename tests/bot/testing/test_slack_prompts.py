@@ -116,7 +116,7 @@ async def test_a_card_for_one_person_is_a_direct_message_that_is_settled_there()
     async with shop() as slack:
         said = await slack.mention("alice", "general", "deploy web")
         await slack.until(lambda: slack.replies(said))
-        assert "asked privately" in slack.replies(said)[0].words
+        assert "to them privately" in slack.replies(said)[0].words
         assert slack.card(said) is None
 
         def direct() -> Message | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from slack_sdk.models.blocks import Block
 
@@ -203,6 +203,7 @@ def pressable(form: Shape) -> set[str]:
     return {option["value"] for element in elements for option in element.get("options", [element])}
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.builds(Card, _TEXT, _TEXT, buttons=st.lists(_BUTTONS, max_size=40).map(tuple), **_ASKED), _TEXT)
 def test_whatever_is_asked_fits_a_message(card: Card, text: str) -> None:
     if not card.question.strip():
@@ -342,6 +343,7 @@ def test_a_private_cards_elements_carry_the_conversation_they_are_about() -> Non
         assert ids == [f"moorings:{number}@C1:1799999001.000100" for number in (1, 2, 3)]
 
 
+@settings(deadline=None)
 @given(_TEXT | st.sampled_from(["\x01", "\ud800", "\x00a", "```", "&" * 12_001]), st.booleans(), st.booleans())
 def test_any_text_fits_a_message(text: str, notice: bool, editing: bool) -> None:
     shown = render(Outbound(text, notice=notice), tag="t", editing=editing)

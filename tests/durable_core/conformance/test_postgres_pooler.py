@@ -15,6 +15,7 @@ from durable_core.stores.postgres.sql import quoted
 from durable_core.testing.admission import Admissions
 from durable_core.testing.audits import Audits
 from durable_core.testing.bench import WindableClock
+from durable_core.testing.beside import Beside
 from durable_core.testing.commits import Commits
 from durable_core.testing.prompts import Prompts
 from tests.durable_core.conformance.postgres import postgres_store
@@ -24,7 +25,7 @@ from tests.postgres import PrivatePostgres
 ODD = 'a "b" {moor_run}'
 
 
-class TestBehindPgbouncer(Admissions, Commits, Audits):
+class TestBehindPgbouncer(Admissions, Commits, Audits, Beside):
     """What most depends on transactions and statements; two server connections serve all clients, one goes past it to listen."""
 
     shared = True
@@ -55,7 +56,7 @@ def odd(postgres: PrivatePostgres, migrated: str) -> str:
     return name
 
 
-class TestInANamespace(Prompts, Audits):
+class TestInANamespace(Prompts, Audits, Beside):
     """What has the most tables in its statements."""
 
     shared = True

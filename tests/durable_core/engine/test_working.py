@@ -232,6 +232,21 @@ async def test_a_body_that_can_not_be_replayed_fails_its_run(world: World, what:
         outer.cancel()
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1)])
+async def test_a_body_that_raises_an_exit_fails_its_run_and_the_worker_goes_on(world: World, error: BaseException) -> None:
+    @workflow
+    async def leaves(ctx: WorkflowContext) -> None:
+        await ctx.step(mark, "before")
+        raise error
+
+    async with world.engine(leaves, naps) as engine:
+        run = await engine.start(leaves)
+        with pytest.raises(RunFailed, match="a workflow ends by returning or raising") as failed:
+            await result(run)
+        assert failed.value.code == "error"
+        assert await result(await engine.start(naps, 0)) == []
+
+
 # ── opening ──
 
 
@@ -341,7 +356,7 @@ async def test_moorings_work_until_idle_leaves_when_nothing_is_due(tmp_path: Pat
         assert process.returncode == 0, errors
         assert said.decode().strip() == "Advanced 2 runs."
         assert await result(runs[0]) == ["a one", "a two", "a three"]
-        assert (await later.status()).status == "running"
+        assert (await later.status()).status == "waiting"
     process = await start_work(tmp_path, "--limit", "3")
     _, errors = await process.communicate()
     assert process.returncode == 2
