@@ -22,6 +22,7 @@ from bot.history import Call, NoteItem, Trust
 from bot.principal import Principal
 from bot.runtime import Runtime, open_runtime
 from bot.session.gates import Ask, Gates, Run
+from bot.session_api import Response
 from bot.settings import Role, Settings, sqlite_url
 from bot.testing import FakeSlack
 from bot.tools import tool
@@ -29,6 +30,7 @@ from channels.events import Standing
 from durable_core.clock import ManualClock
 from durable_core.context import WorkflowContext
 from durable_core.crypto import new_key_entry
+from durable_core.operations import Option
 from durable_core.registry import workflow
 from durable_core.schema import upgrade
 from durable_core.worker import WorkerOptions
@@ -91,6 +93,38 @@ async def test_a_web_process_starts_what_a_worker_does(tmp_path: Path) -> None:
         done = await web.runtime.sessions.submission(ALICE, str(made.submission_id), wait=10)
         assert (done["status"], done["reply"]) == ("completed", {"text": "naps: completed: api slept"})
         check_balance(await web.runtime.streams.read(made.session_id, start=0))
+
+
+@workflow(name="inner")
+async def inner(ctx: WorkflowContext, service: str) -> str:
+    """Ask."""
+    answer = await ctx.ask(f"Really {service}?", [Option("go", "Yes")])
+    return f"{answer.option_id} by {answer.name}"
+
+
+@workflow(name="outer")
+async def outer(ctx: WorkflowContext, service: str) -> str:
+    """Let another workflow ask."""
+    return await ctx.child(inner, service)
+
+
+async def test_a_client_of_the_api_sees_and_answers_what_a_nested_run_asks(tmp_path: Path) -> None:
+    async with process(tmp_path, ManualClock(1_700_000_000_000), Role.ALL, (outer, inner)) as app:
+        sessions = app.runtime.sessions
+        await app.runtime.start()
+        made = await sessions.create(ALICE, message="outer api", agent=None, metadata=None, key=None)
+        await until(app, "SELECT 1 FROM moor_run WHERE kind = 'session' AND phase = 'waiting'")
+        view = await sessions.view(ALICE, made.session_id)
+        [prompt] = view["open_prompts"]
+        assert (view["status"], prompt["kind"], prompt["text"]) == ("waiting", "question", "Really api?")
+        answer = Response(prompt["request_id"], option_id="go")
+        [told] = await sessions.respond(ALICE, made.session_id, responses=[answer], key=None)
+        assert told.status == "settled"
+        done = await sessions.submission(ALICE, str(made.submission_id), wait=10)
+        assert done["reply"] == {"text": "outer: completed: go by Alice"}
+        view = await sessions.view(ALICE, made.session_id)
+        assert (view["status"], view["open_prompts"]) == ("idle", [])
+        check_balance(await app.runtime.streams.read(made.session_id, start=0))
 
 
 async def test_who_only_looks_in_does_what_is_due_of_sessions_and_of_their_runs(tmp_path: Path) -> None:
