@@ -137,7 +137,7 @@ class Answers:
         body = prompt_body(prompt)
         read = given(body, option_id, words=words, fields=fields, edits=edits, tool=await self.rights.editable(prompt))
         refused = left or await self._over(prompt) or (None if prompt.outcome is not None else read.refused)
-        if left is None and way.at is not None and not await self._put_at(prompt, way.at):
+        if left is None and way.at is not None and not await self.put_at(prompt, way.at):
             refused = ELSEWHERE
         if refused is None and override is None:
             refused = await self._denied_at_once(prompt, principal, place)
@@ -204,7 +204,7 @@ class Answers:
             return None
         return ENDED if (await self.store.run(prompt.run_id)).status is RunStatus.ENDED else None
 
-    async def _put_at(self, prompt: Prompt, at: tuple[str, str]) -> bool:
+    async def put_at(self, prompt: Prompt, at: tuple[str, str]) -> bool:
         """Whether a copy of the prompt's card was owed to this address: a button's value alone gives no right.
 
         The copies of a shared card are filed under its first prompt.
@@ -275,6 +275,7 @@ class Answers:
                 interaction_id=interaction.interaction_id,
                 epoch=interaction.epoch,
                 allowed=allowed,
+                level=prompt.level,
                 reason=reason,
                 events=settled_events(prompt, principal, answer.outcome) if allowed else (),
                 counted=counted_events(prompt, principal) if allowed else (),

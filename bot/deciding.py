@@ -127,9 +127,9 @@ class Deciding:
         match ended.result:
             case Denial(reason=reason):
                 return Ruled("deny", reveal(scrubbed(str(reason), call.secrets)))
-            case "allow":
-                return Ruled("allow")
-            case answer:
+            case str() as said:
+                return Ruled("allow" if said == "allow" else "ask")
+            case answer:  # compared with nothing: it may be anything, an array too
                 return Ruled("allow" if answer is False else "ask")
 
     async def _judged(self, auto: Auto, call: ToolCall, seen: Surroundings) -> Ruled:

@@ -19,7 +19,7 @@ from bot.buttons import FREE_TEXT, Pressed, read_button
 from bot.cards import form_of, prompt_body
 from bot.leftovers import Dormant, Leftovers
 from bot.principal import Principal, principal_id
-from bot.telling import explain
+from bot.telling import ELSEWHERE, REASONS, explain
 from bot.turn.state import Limits, MessageBody, TurnPolicy, body_to_json
 from channels.cards import Form
 from channels.contract import Channel, Forms
@@ -260,6 +260,8 @@ class Ingress:
             words = pressed.option_id == FREE_TEXT  # nothing can be settled any more, so what is in it means nothing
             option_id, fields = ("", {"text": "…"}) if words else (pressed.option_id, {})
             return await self._answer(channel, replace(click, fields=fields), Pressed(prompt.prompt_id, option_id))
+        if not await self.answers.put_at(prompt, (channel, click.address)):
+            return ClickResult("refused", REASONS[ELSEWHERE])
         opener, form = self.channels[channel], form_of(prompt, pressed.option_id)
         if form is None or not click.trigger or not isinstance(opener, Forms):
             return ClickResult("refused", "This button is not known here.")

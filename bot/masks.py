@@ -80,6 +80,11 @@ def masked(arguments: BaseModel) -> dict[str, JsonValue]:
     return _dumped(arguments, given=True, context=_SHOWN)
 
 
+def whole(arguments: BaseModel) -> dict[str, JsonValue]:
+    """All arguments as they run, defaults too."""
+    return _dumped(arguments)
+
+
 def hidden(arguments: BaseModel) -> dict[str, JsonValue]:
     """The arguments that hold something secret, each with its mask in place."""
     return {name: value for name, value in _dumped(arguments, context=_SHOWN).items() if _holds_mask(value)}

@@ -33,6 +33,7 @@ REASONS: Final[dict[str, str]] = {
     NOT_ALLOWED: "You may not answer this.",
     UNKNOWN_AUTHOR: "Who you are could not be found out just now. Try again later.",
     ELSEWHERE: "This request is not known here. Answer it where it was asked.",
+    "moved": f"This request was handed on before your answer was looked at. {NOTHING_DONE}",
     "expired": f"This request has expired. {NOTHING_DONE}",
     "cancelled": f"This request was cancelled. {NOTHING_DONE}",
     ENDED: f"This conversation has ended. {NOTHING_DONE}",

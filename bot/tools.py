@@ -123,6 +123,24 @@ class Tool:
         shown = {name: show(value) for name, value in masks.hidden(valid).items()}
         return replace(made, shown=shown, secrets=masks.secrets(valid))
 
+    def filled(self, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return arguments with those defaults, as they are now, that are made anew each time: what is shown is to run.
+
+        Raises:
+            BadArguments: As ``validate``.
+        """
+        fields = {info.alias or name: info for name, info in self.arguments.model_fields.items() if info.default_factory}
+        missing = [name for name in fields if name not in arguments and name not in self.secret]
+        if not missing:
+            return arguments
+        made = masks.whole(self._valid(arguments))
+        full = {**arguments, **{name: made[name] for name in missing}}
+        try:
+            self._valid(full)
+        except BadArguments:  # a default that JSON can't hold
+            return arguments
+        return full
+
     def shown(self, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
         """Return a model's arguments as people may see them; if they are not valid, none of those of a tool with secrets."""
         if not self.secret:

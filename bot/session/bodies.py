@@ -14,6 +14,7 @@ from pydantic_core import to_json
 
 from bot.answerers import describe_by, listed
 from bot.approvals import Approval, Policy, ToolCall
+from bot.bindings import meaning
 from bot.deciding import Words
 from bot.display import reveal
 from bot.history import Call
@@ -61,7 +62,7 @@ def approval_prompt(
     )
     prompt.body["evidence"] = list(evidence)
     prompt.body["edit"] = [_editable(name, call, shown) for name in approval.edit]
-    return prompt
+    return replace(prompt, means=meaning({name: shown.arguments[name] for name in shown.arguments if name not in tool.secret}))
 
 
 def rerun_prompt(

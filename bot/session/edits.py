@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from pydantic_core import from_json
 
 from bot.approvals import Approval
+from bot.bindings import meaning
 from bot.deciding import Deciding, Surroundings
 from bot.display import show
 from bot.errors import BadArguments
@@ -113,6 +114,7 @@ def voided(tool: Tool, pending: Pending) -> ResultItem | None:
     fits = pending.binding in ("", tool.binding(pending.call.arguments))
     if fits and (consent.edits or consent.binding):
         fits = bool(consent.edits) and consent.binding == shown_binding(tool, run_call(pending))
+    fits = fits and _means_the_same(tool, pending)
     if fits:
         return None
     why = "but the tool or the call has changed since: the approval doesn't count. It did not run."
@@ -131,6 +133,16 @@ def voided(tool: Tool, pending: Pending) -> ResultItem | None:
         origin="framework",
         trust=Trust.SYSTEM,
     )
+
+
+def _means_the_same(tool: Tool, pending: Pending) -> bool:
+    """Whether all that nobody has changed comes to what people were shown."""
+    edits = (pending.consent.edits if pending.consent is not None else None) or {}
+    try:
+        now = meaning(tool.validate(run_call(pending).arguments))
+    except BadArguments:
+        return True  # it fails as such when it is to run
+    return all(now.get(name) == was for name, was in pending.means.items() if name not in edits)
 
 
 def told(content: JsonValue, call: Call, consent: Consent) -> JsonValue:

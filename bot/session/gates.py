@@ -6,7 +6,7 @@ What lives here: whether a call may run now, or what it waits for. What does not
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from pydantic import JsonValue
@@ -73,6 +73,7 @@ class Gates:
             known = ", ".join(sorted(self.tools)) or "none"
             return _refused(call, f"There is no tool {call.tool!r}. The tools are: {known}.")
         try:
+            call = call if call.raw is not None else replace(call, arguments=tool.filled(call.arguments))
             asked = tool.call(call.raw if call.raw is not None else call.arguments, call.call_id, requester=turn.requester)
         except BadArguments as error:
             return _refused(call, str(error))

@@ -68,6 +68,8 @@ class NewPrompt:
     """The limit that it is about."""
     binding: str = ""
     """What exactly is asked about, as a digest over the real arguments."""
+    means: Mapping[str, str] = field(default_factory=dict)
+    """What the arguments came to, as they were shown, each as a digest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,7 @@ def asked(prompt: NewPrompt) -> Pending:
         prompt_id=prompt.prompt_id,
         begun=prompt.begun,
         binding=prompt.binding,
+        means=prompt.means,
         copies=copies_of(prompt),
         group=prompt.group,
         limit=prompt.limit,

@@ -6,7 +6,7 @@ What lives here: values and their JSON form. What does not: rules (decide.py), w
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -111,6 +111,8 @@ class Pending:
     """How often the call was begun before this prompt."""
     binding: str = ""
     """What exactly is asked about, as a digest; empty of a call that an older version asked about."""
+    means: Mapping[str, str] = field(default_factory=dict)
+    """What the arguments came to when people were shown them, each as a digest."""
     copies: tuple[Copy, ...] = ()
     group: str | None = None
     """The first prompt of those that share its card."""

@@ -7,7 +7,7 @@ pressed (`controls.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from channels.cards import Card, CardItem, CardOutcome
 from channels.fallback import card_text
@@ -60,10 +60,11 @@ class CardBlocks:
     long: tuple[LongValue, ...]
 
 
-def card_blocks(card: Card, *, room: int, where: str, origin: str = "") -> CardBlocks:
+def card_blocks(card: Card, *, room: int, where: str, origin: str = "", seen: bool = True) -> CardBlocks:
     """Draw a card within `room` characters; what is cut says so with its length and hash, `where` says where the rest is.
 
-    `origin` is the conversation that a card is about which is shown elsewhere.
+    `origin` is the conversation that a card is about which is shown elsewhere. Where what is cut can't be `seen` anywhere, nobody
+    answers for all of several questions at once.
     """
     cuts = Cuts(where)
     if not card.items:
@@ -71,16 +72,19 @@ def card_blocks(card: Card, *, room: int, where: str, origin: str = "") -> CardB
     drawn = _several(card, room, cuts, Controls(cuts, origin))
     if cuts.long or len(drawn) > MAX_BLOCKS or characters(drawn) > room:
         cuts = Cuts(where)
+        card = card if seen else replace(card, buttons=())
         drawn = _several_short(card, room, cuts, Controls(cuts, origin))
     return CardBlocks(drawn, tuple(cuts.long))
 
 
-def plain_card_blocks(card: Card, *, room: int, origin: str = "") -> list[Block]:
-    """Draw a card in Slack's oldest blocks only: its words in sections, its buttons below."""
+def plain_card_blocks(card: Card, *, room: int, origin: str = "", seen: bool = True) -> list[Block]:
+    """Draw a card in Slack's oldest blocks only: its words in sections, its buttons below; as in `card_blocks`."""
     text = card_text(card.bare)
     items = [(f"{number}. ", item) for number, item in enumerate(card.items, start=1)]
     asked = Controls(Cuts(""), origin).plainly([*items, ("", card)])
     room = max(MIN_FIELDS, room - characters(asked))
+    if items and len(text) > room and not seen:
+        asked = Controls(Cuts(""), origin).plainly(items)
     shown = text if len(text) <= room else f"{text[:room]}\n… Cut: {room:,} of {len(text):,} characters are shown."
     return [*sections(shown), *asked]
 

@@ -83,11 +83,12 @@ def render(message: Outbound, *, tag: str, files: Files = Files.ADDED, editing: 
 def _with_card(
     card: Card, text: str, blocks: list[Block], *, tag: str, files: Files, kept: tuple[File, ...], origin: str
 ) -> Rendered:
-    drawn = card_blocks(card, room=MAX_MARKDOWN - characters(blocks), where=_WHERE[files], origin=origin)
+    seen = files is not Files.REFUSED
+    drawn = card_blocks(card, room=MAX_MARKDOWN - characters(blocks), where=_WHERE[files], origin=origin, seen=seen)
     # Buttons carry the choice: they stand beside the text, not in it.
     words = card_text(card.bare)
     sections = _section_blocks(text)
-    plain = [*sections, *plain_card_blocks(card, room=MAX_MARKDOWN - characters(sections), origin=origin)]
+    plain = [*sections, *plain_card_blocks(card, room=MAX_MARKDOWN - characters(sections), origin=origin, seen=seen)]
     summary = _cut("\n".join(filter(None, [mrkdwn(text).strip(), escape(words)])), MAX_EDITED_TEXT)
     added = (*kept, *(File(long.name, long.content) for long in drawn.long)) if files is Files.ADDED else ()
     return Rendered(Shape(summary, _tagged([*blocks, *drawn.blocks], tag)), Shape(summary, _tagged(plain, f"{tag}-p")), added)

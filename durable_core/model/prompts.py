@@ -126,6 +126,8 @@ class Verdict:
     interaction_id: str
     epoch: int
     allowed: bool
+    level: int | None = None
+    """The prompt's level that it is about; a prompt that was handed on since asks others."""
     reason: str | None = None
     name: str | None = None
     """The answerer's name where the worker found it out."""

@@ -14,6 +14,7 @@ from durable_core.model import AnswerPolicy, AnswerStatus, EventDraft, Prompt, P
 
 NOT_YOURS: Final = "not_yours"
 ALREADY_VOTED: Final = "already_voted"
+MOVED: Final = "moved"
 CHANGING: Final = frozenset({AnswerStatus.SETTLED, AnswerStatus.COUNTED})
 """The prompt is another one afterwards, and its cards show it."""
 VAIN: Final = frozenset({AnswerStatus.REFUSED, AnswerStatus.ALREADY_SETTLED})
@@ -69,7 +70,10 @@ def by_worker(asked: Asked, answer: PromptAnswer, verdict: Verdict) -> Judged:
     """Judge an answer that a worker has looked at, by what is true by now."""
     if not verdict.allowed:
         return Judged(AnswerStatus.REFUSED, verdict.reason or NOT_YOURS)
-    return _by_state(asked, answer) or _weighed(asked.prompt, answer)
+    found = _by_state(asked, answer)
+    if found is None and verdict.level not in (None, asked.prompt.level):
+        return Judged(AnswerStatus.REFUSED, MOVED)
+    return found or _weighed(asked.prompt, answer)
 
 
 def leaves_vote(prompt: Prompt, answer: PromptAnswer) -> bool:

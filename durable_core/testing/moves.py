@@ -6,13 +6,14 @@ What lives here: updates by commits, several prompts on one card. What does not:
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from durable_core.errors import PromptTaken
 from durable_core.model import AnswerPolicy, AnswerStatus, Claim, Phase, PromptOutcome, PromptSettlement, PromptUpdate
 from durable_core.store import Store
-from durable_core.testing.acts import asked, asleep, lane_one, send_all, start
+from durable_core.testing.acts import asked, asleep, interaction_one, lane_one, send_all, start
 from durable_core.testing.bench import StoreBench, WindableClock
 from durable_core.testing.builders import ALICE, BOB, LEASE, MINUTE, answer, event, ms, post, prompt, step_commit
 from durable_core.testing.quorums import allow
@@ -134,6 +135,18 @@ class Moves(StoreBench):
             lost = isinstance(moved, PromptTaken)
             assert (now.level, now.outcome) == ((0, PromptOutcome.APPROVED) if lost else (1, None))
             assert click.status is (AnswerStatus.SETTLED if lost else AnswerStatus.REFUSED)
+
+    async def test_s18_a_verdict_of_before_the_move_counts_for_none_of_those_who_are_asked_now(self, store: Store) -> None:
+        claim, prompt_id = await asked(store, policy=AnswerPolicy.FUNCTION, release=False)
+        for at, level, status in ((1, 0, AnswerStatus.REFUSED), (2, 1, AnswerStatus.SETTLED)):
+            await store.answer(answer(prompt_id))
+            interaction = await interaction_one(store)
+            if at == 1:
+                update = PromptUpdate(prompt_id=prompt_id, expires_at=None, remind_at=None, level=1)
+                await store.commit(step_commit(claim, step_n=at, consume=False, updates=(update,)))
+            receipt = await store.decide(replace(allow(interaction), level=level))
+            assert (receipt.status, receipt.reason) == (status, "moved" if at == 1 else None)
+        assert (await store.prompt(prompt_id)).outcome is PromptOutcome.APPROVED
 
     # ── shared cards ──
     async def test_s17_an_answer_to_any_of_them_edits_the_shared_card(self, store: Store) -> None:

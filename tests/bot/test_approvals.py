@@ -106,6 +106,15 @@ def later(answer: Any) -> Any:
     return given
 
 
+class Series:
+    """As the arrays of some libraries: it has no one truth, and compares part by part."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth value of an array is ambiguous")
+
+
 @pytest.mark.parametrize("how", [lambda answer: lambda _: answer, later])
 @pytest.mark.parametrize(
     ("answer", "expected"),
@@ -119,6 +128,7 @@ def later(answer: Any) -> Any:
         (0, "ask"),
         ("ALLOW", "ask"),
         (deny, "ask"),
+        (Series(), "ask"),
     ],
 )
 async def test_a_function_of_the_call_rules_and_anything_unclear_asks(how: Any, answer: Any, expected: str) -> None:

@@ -45,6 +45,11 @@ class Told:
     prompts: dict[str, Prompt]
     refused: set[str] = field(default_factory=set)
     given: list[dict[str, Any]] = field(default_factory=list)
+    at: tuple[str, str] = ("formal", "formal:v1:a")
+    """Where all cards were put."""
+
+    async def put_at(self, asked: Prompt, at: tuple[str, str]) -> bool:
+        return asked.prompt_id in self.prompts and at == self.at
 
     async def admit(self, prompt_id: str, option_id: str, **more: Any) -> AnswerReceipt:
         asked = self.prompts[prompt_id]
@@ -189,6 +194,15 @@ async def test_a_form_opens_after_the_click_was_answered(form: str, value: str) 
     ((click, opened, question),) = desk.channel.opened
     assert (click.trigger, opened.value, question) == ("t1", value, "Refund 140?")
     assert desk.answers.given == []
+
+
+async def test_a_form_of_a_card_that_was_put_elsewhere_is_not_shown() -> None:
+    desk = Desk({"prm_1": REFUND})
+    desk.answers.at = ("formal", "formal:v1:b")
+    (result,) = await desk.click("prm_1:?approve")
+    await desk.opened()
+    assert (result.status, desk.channel.opened) == ("refused", [])
+    assert result.reason == "This request is not known here. Answer it where it was asked."
 
 
 async def test_a_form_that_does_not_open_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:

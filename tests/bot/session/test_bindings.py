@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, BeforeValidator, Field
 
 from bot.approvals import Approval
 from bot.bindings import binding
@@ -60,6 +61,66 @@ async def approved_then(thread: Thread, *tools: Tool) -> None:
     thread.tools = tools
     thread.hire("w2")
     await thread.work()
+
+
+class Days:
+    """What a word for a day comes to, today."""
+
+    now = 1
+
+    @classmethod
+    def of(cls, word: Any) -> Any:
+        return cls.now + 1 if word == "tomorrow" else word
+
+
+class Stop(BaseModel):
+    at: str
+    day: int = Field(default_factory=lambda: Days.now)
+
+
+@tool(approval=Approval(ask="Book {day}?", edit=["note"]))
+async def book(  # noqa: PLR0917 - a tool's arguments are named
+    ctx: ToolContext[Log],
+    day: Annotated[int, BeforeValidator(Days.of)],
+    until: Annotated[int, Field(default_factory=lambda: Days.now + 7)],
+    stop: Stop | None = None,
+    tags: set[str] | None = None,
+    note: str = "",
+) -> str:
+    """Book a day."""
+    await ctx.deps.run("book", ctx)
+    return f"booked {day} until {until}"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ({"day": "tomorrow", "until": 9}, 2, False),
+        ({"day": 3}, 2, True),
+        ({"day": 3, "until": 9, "stop": {"at": "x"}}, 2, False),
+        ({"day": 3, "until": 9, "stop": {"at": "x", "day": 3}, "tags": ["c", "b", "a"]}, 2, True),
+        ({"day": "tomorrow", "stop": {"at": "x"}}, 1, True),
+    ],
+)
+@pytest.mark.parametrize("edits", [None, {"note": "by train"}])
+async def test_what_is_shown_is_what_runs_also_where_the_tool_makes_it(
+    thread: Thread, monkeypatch: pytest.MonkeyPatch, case: tuple[dict[str, Any], int, bool], edits: dict[str, Any] | None
+) -> None:
+    asked, later, runs = case
+    monkeypatch.setattr(Days, "now", 1)
+    await ask(thread, ("book", asked), tools=(book,))
+    receipt = await thread.click("approve", edits=edits)
+    for interaction in await thread.store.take_interactions("w1", limit=4, lease_ms=60_000):
+        await thread.answers.evaluate(interaction)
+    assert (await thread.answers.result(receipt)).status is AnswerStatus.SETTLED
+    monkeypatch.setattr(Days, "now", later)
+    thread.hire("w2")
+    await thread.work()
+    assert bool(thread.log.runs) is runs
+    if "until" not in asked and runs:
+        assert "until 8" in str(results(thread)), "as it was when people were asked"
+    if not runs:
+        assert results(thread) == [(ResultStatus.REJECTED, VOID)]
 
 
 async def test_a_changed_tool_voids_it_and_the_card_says_so(thread: Thread) -> None:

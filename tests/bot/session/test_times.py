@@ -283,3 +283,24 @@ async def test_nobody_else_counts_before_it_is_handed_on(thread: Thread) -> None
     assert (await thread.click("approve", BOB, prompt=prompt)).status is AnswerStatus.REFUSED
     await thread.cancel()
     await thread.work()
+
+
+async def test_who_was_asked_before_does_not_answer_for_those_who_are_asked_now(thread: Thread) -> None:
+    approval = Approval(
+        by=lambda _, who: who.id == FARAH.id,
+        expires=HOUR,
+        remind_after=None,
+        on_expiry=escalate(by=lambda _, who: who.id == BOB.id),
+    )
+    prompt = await wiring(thread, approval)
+    receipt = await thread.click("approve", FARAH)
+    (interaction,) = await thread.store.take_interactions("w1", limit=1, lease_ms=86_400_000)
+    await later(thread, HOUR)  # it is handed on while her answer is looked at
+    await thread.answers.evaluate(interaction)
+    late = await thread.answers.result(receipt)
+    assert (late.status, late.reason) == (AnswerStatus.REFUSED, "moved")
+    assert (await thread.store.prompt(prompt.prompt_id)).outcome is None
+    assert thread.log.runs == []
+    await thread.click("approve", BOB)
+    await thread.work()
+    assert thread.log.names() == ["wire"]

@@ -292,6 +292,21 @@ def test_several_questions_have_their_buttons_and_those_for_all() -> None:
     assert "1. Approve" in takes(shown.plain)
 
 
+def test_nobody_answers_for_all_where_not_all_can_be_seen() -> None:
+    long = replace(CARD, fields=(("note", "x" * 30_000),))
+    both = {"prm:*approve", "prm:*deny"}
+    buttons = tuple(Button(value, value) for value in sorted(both))
+    for items in ((CARD, *(replace(CARD, question="x" * 500),) * 40), (CARD, long)):
+        card = Card("Several", items=items, buttons=buttons)
+        for files in Files:
+            shown = render(Outbound(card=card), tag="t", files=files)
+            for form in (shown.best, shown.plain):
+                takes(form)
+                assert both & pressable(form) == (set() if files is Files.REFUSED else both)
+    small = render(Outbound(card=Card("Two", items=(CARD, CARD), buttons=buttons)), tag="t", files=Files.REFUSED)
+    assert both <= pressable(small.best) & pressable(small.plain)
+
+
 def test_many_questions_are_asked_in_turn_and_the_rest_is_in_a_file() -> None:
     items = tuple(replace(CARD, question=f"Deploy part {number}?") for number in range(1, 31))
     shown = render(Outbound(card=Card("30 calls wait", items=items)), tag="t")
