@@ -51,8 +51,11 @@ async def deliver(store: Store, lane: Lane, owner: str) -> None:
     for place, item in enumerate(lane.items):
         last = place == len(lane.items) - 1
         result: Sent | Buried = Sent(delivery_id=item.delivery_id, ref=None, release=last)
+        told = _admission(lane.address, item)
         try:
-            await store.admit(_admission(lane.address, item))
+            await store.admit(told)
+            if told.kind is CommandKind.CANCEL:  # whoever set it aside can still end it
+                await store.unstrand(lane.address)
         except (NotFound, SessionEnded):
             log.debug("%s has ended; what %s owed it is of no use any more", lane.address, item.run_id)
         except (Broken, CannotOpen) as error:

@@ -117,6 +117,7 @@ from durable_core.model import (
     Record,
     RecordKind,
     Run,
+    SeenOpen,
     Sent,
     Signals,
     Step,
@@ -159,8 +160,13 @@ class Store(Protocol):
     async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
         """Accept an answer to a prompt; settles it at once when the policy is data. Raises `NotFound`, `Conflict`."""
 
-    async def end(self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = ()) -> bool:
-        """End a run by SQL alone, whoever owns it; False when it had ended already. Its claim is lost."""
+    async def end(
+        self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = (), seen: SeenOpen | None = None
+    ) -> bool:
+        """End a run by SQL alone, whoever owns it; False when it had ended already. Its claim is lost.
+
+        With `seen` it raises `RunChanged` where something else is open by now than what `events` were worded for.
+        """
 
     async def begin(self, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
         """Accept a first input as `admit` does, and take the run that it makes (S43)."""

@@ -316,6 +316,7 @@ class Runner:
             seen=live.seen,
             at=at,
             children=ended,
+            prompts=live.unanswered(),
             shown=shown,
             surface=self.surface,
         )
@@ -325,8 +326,19 @@ class Runner:
     async def _end_unseen(self, claim: Claim, end: End) -> None:
         """End a run whose body is not there."""
         start = read_header(claim.header, claim.run_id)
-        seen = claim.signals.inbox_seq
-        await self._surely(end_commit(claim, start, end, step_no=claim.step_no, seen=seen, at=claim.now, surface=self.surface))
+        prompts = tuple(prompt.prompt_id for prompt in claim.prompts if prompt.outcome is None)
+        await self._surely(
+            end_commit(
+                claim,
+                start,
+                end,
+                step_no=claim.step_no,
+                seen=claim.signals.inbox_seq,
+                at=claim.now,
+                prompts=prompts,
+                surface=self.surface,
+            )
+        )
 
     async def _surely(self, commit: StepCommit) -> Committed:
         """Commit, again where the database was away for moments: a step that was done is not to be done again for that."""

@@ -141,3 +141,11 @@ class Committed:
     commands: tuple[Command, ...]
     """Came in since `seen`; empty when the run was released."""
     now: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenOpen:
+    """What was open in a run when its end was worded: the events of the end tell of this turn and of these prompts."""
+
+    turn_id: str | None
+    prompts: frozenset[str]

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import orjson
 
 from durable_core import versions
-from durable_core.codec import decode, encode
 from durable_core.errors import CannotOpen, ContentGone, KeyMissing
 from durable_core.model import (
     Abilities,
     Admission,
     AnswerPolicy,
-    AnswerStatus,
     AuditEntry,
     Claim,
     ClaimRequest,
@@ -392,27 +390,3 @@ def refs_to(refs: Sequence[tuple[str, str]]) -> str | None:
 def refs_from(text: str | None) -> tuple[tuple[str, str], ...]:
     """Read an event's references."""
     return tuple((field, target) for field, target in orjson.loads(text)) if text else ()
-
-
-class AnswerResult(NamedTuple):
-    """What is kept of an answer beside its submission."""
-
-    status: AnswerStatus
-    reason: str | None
-    prompt_id: str | None
-
-
-def answer_detail(prompt_id: str, status: AnswerStatus, reason: str | None) -> bytes:
-    """Write what became of an answer, for its submission."""
-    return encode({"status": status.value, "reason": reason, "prompt_id": prompt_id})
-
-
-def answer_result(detail: bytes | None) -> AnswerResult:
-    """Read what became of an answer; one whose run ended first says so."""
-    match decode(detail) if detail else None:
-        case {"status": str(status), "reason": str(reason), "prompt_id": str(prompt_id)}:
-            return AnswerResult(AnswerStatus(status), reason, prompt_id)
-        case {"status": str(status), "prompt_id": str(prompt_id)}:
-            return AnswerResult(AnswerStatus(status), None, prompt_id)
-        case _:
-            return AnswerResult(AnswerStatus.REFUSED, "ended", None)

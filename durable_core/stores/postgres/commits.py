@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from durable_core import versions
-from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, Redacted
-from durable_core.model import Committed, EventDraft, Extra, Move, PromptDraft, RecordKind, Signals, StepCommit
+from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, Redacted, RunChanged
+from durable_core.model import Committed, EventDraft, Extra, Move, PromptDraft, RecordKind, SeenOpen, Signals, StepCommit
 from durable_core.stores import history, rows, sealing
 from durable_core.stores.postgres import admission, events, loading, outbox, settling, submissions
 from durable_core.stores.postgres.loading import Position
@@ -144,22 +144,33 @@ async def append(tx: Tx, run_id: str, epoch: int, drafts: Sequence[EventDraft]) 
     return held.signals, _standing(epoch, held, drafts)
 
 
-async def end(tx: Tx, run_id: str, *, reason: str, drafts: Sequence[EventDraft], extra: Sequence[Extra]) -> bool:
+async def end(
+    tx: Tx, run_id: str, *, reason: str, drafts: Sequence[EventDraft], extra: Sequence[Extra], seen: SeenOpen | None
+) -> bool:
     """End a run by SQL alone; False when it had ended.
 
     Raises:
         NotFound: no such run.
+        RunChanged: it is no longer as it was seen.
     """
     locked = await lock(tx, run_id)
     if locked is None:
         raise NotFound("run", run_id)
     if not locked.open:
         return False
+    if seen is not None and seen != await _open_now(tx, run_id):
+        raise RunChanged(run_id)
     await events.append(tx, run_id, (*drafts, history.of_end(reason)))
     for statement in extra:
         await tx.named(statement.sql, statement.parameters)
     await settling.end_run(tx, run_id, reason=reason, at=locked.at)
     return True
+
+
+async def _open_now(tx: Tx, run_id: str) -> SeenOpen:
+    (turn_id,) = await tx.one("SELECT turn_id FROM moor_run WHERE run_id = $1", run_id) or (None,)
+    rows = await tx.all("SELECT prompt_id FROM moor_prompt WHERE run_id = $1 AND outcome IS NULL", run_id)
+    return SeenOpen(turn_id=turn_id, prompts=frozenset(row[0] for row in rows))
 
 
 def _standing(epoch: int, held: Held, drafts: Sequence[EventDraft]) -> Position:

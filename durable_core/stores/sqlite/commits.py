@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from durable_core import versions
-from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, Redacted
+from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, Redacted, RunChanged
 from durable_core.model import (
     Committed,
     EventDraft,
@@ -18,6 +18,7 @@ from durable_core.model import (
     PromptDraft,
     RecordKind,
     RunStatus,
+    SeenOpen,
     Signals,
     StepCommit,
 )
@@ -146,22 +147,31 @@ def append(tx: Tx, run_id: str, epoch: int, drafts: Sequence[EventDraft]) -> Sig
     return held.signals
 
 
-def end(tx: Tx, run_id: str, *, reason: str, drafts: Sequence[EventDraft], extra: Sequence[Extra]) -> bool:
+def end(tx: Tx, run_id: str, *, reason: str, drafts: Sequence[EventDraft], extra: Sequence[Extra], seen: SeenOpen | None) -> bool:
     """End a run by SQL alone; False when it had ended.
 
     Raises:
         NotFound: no such run.
+        RunChanged: it is no longer as it was seen.
     """
     row = tx.one("SELECT status, last_at FROM moor_run WHERE run_id = ?", (run_id,))
     if row is None:
         raise NotFound("run", run_id)
     if row[0] != RunStatus.OPEN:
         return False
+    if seen is not None and seen != _open_now(tx, run_id):
+        raise RunChanged(run_id)
     events.append(tx, run_id, (*drafts, history.of_end(reason)))
     for statement in extra:
         tx.run(statement.sql, statement.parameters)
     settling.end_run(tx, run_id, reason=reason, at=max(row[1], tx.now))
     return True
+
+
+def _open_now(tx: Tx, run_id: str) -> SeenOpen:
+    (turn_id,) = tx.one("SELECT turn_id FROM moor_run WHERE run_id = ?", (run_id,)) or (None,)
+    rows = tx.all("SELECT prompt_id FROM moor_prompt WHERE run_id = ? AND outcome IS NULL", (run_id,))
+    return SeenOpen(turn_id=turn_id, prompts=frozenset(row[0] for row in rows))
 
 
 def _move(tx: Tx, run_id: str, move: Move, held: Held, at: int) -> Held:
