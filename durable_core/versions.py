@@ -20,7 +20,7 @@ FIRST_SPEC: Final = 1
 """The format of values without a stamp."""
 MIN_READABLE_SPEC = 1
 """The oldest format this code reads."""
-CURRENT_SPEC = 1
+CURRENT_SPEC = 2
 """The format this code writes; `run.spec_version` says which one wrote a run last."""
 
 Stored: TypeAlias = dict[str, Any]

@@ -189,21 +189,22 @@ async def test_what_a_newer_version_wrote_waits_for_it(world: World, monkeypatch
     async def waits(ctx: WorkflowContext) -> Any:
         return await ctx.wait_for("news")
 
+    present, newer = versions.CURRENT_SPEC, versions.CURRENT_SPEC + 1
     async with world.engine(waits, work=False) as engine:
         run = await engine.start(waits)
         await engine.run_due()
-        monkeypatch.setattr(versions, "CURRENT_SPEC", 2)
+        monkeypatch.setattr(versions, "CURRENT_SPEC", newer)
         await run.signal("news", {"n": 1})
-        monkeypatch.setattr(versions, "CURRENT_SPEC", 1)
+        monkeypatch.setattr(versions, "CURRENT_SPEC", present)
         await engine.run_due()
         view = await run.status()
         assert (view.status, view.ended_at) == ("stranded", None)
-        assert "format 2" in str(view.reason)
-        monkeypatch.setattr(versions, "CURRENT_SPEC", 2)
+        assert f"format {newer}" in str(view.reason)
+        monkeypatch.setattr(versions, "CURRENT_SPEC", newer)
         await engine.store.unstrand(run.run_id)
         await engine.run_due()
         assert await result(run) == {"n": 1}
-        monkeypatch.setattr(versions, "CURRENT_SPEC", 1)
+        monkeypatch.setattr(versions, "CURRENT_SPEC", present)
         with pytest.raises(Stranded):
             await result(run)
 
