@@ -183,7 +183,7 @@ class Approval:
         if isinstance(when, Approval):
             found.append("when= takes a policy, not an approval; always is what it is without when=")
         else:
-            found += when_problems(self.when, parameters)
+            found += when_problems(self.when, parameters, masked=masked)
         found += by_problems(self.by)
         for name, words in (("ask", self.ask), ("by_text", self.by_text)):
             if is_async(words):

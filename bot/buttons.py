@@ -12,6 +12,9 @@ ALL_OF: Final = "*"
 """Before the name of what is chosen for every question of a card."""
 FORM: Final = "?"
 """Before the name of what a form will choose once it is sent."""
+PLAIN: Final = "="
+"""Before the name of an option that begins as one of these marks does."""
+_MARKS: Final = frozenset({ALL_OF, FORM, PLAIN})
 FREE_TEXT: Final = "text"
 """The form of an answer in one's own words; it chooses no option."""
 NOTE: Final = "note"
@@ -33,7 +36,7 @@ class Pressed:
 
 def button_value(prompt_id: str, option_id: str) -> str:
     """Write the value of a button that chooses an option, or of the form that does; "" stands for words of one's own."""
-    return f"{prompt_id}:{option_id}"
+    return f"{prompt_id}:{PLAIN if option_id[:1] in _MARKS else ''}{option_id}"
 
 
 def all_value(leader_id: str, choice: str) -> str:
@@ -54,4 +57,4 @@ def read_button(value: str) -> Pressed | None:
     head, rest = option_id[:1], option_id[1:]
     if head in (ALL_OF, FORM):
         return Pressed(prompt_id, rest, for_all=head == ALL_OF, opens_form=head == FORM) if rest else None
-    return Pressed(prompt_id, option_id)
+    return Pressed(prompt_id, rest if head == PLAIN and rest else option_id)

@@ -206,7 +206,7 @@ def _editable(body: Mapping[str, Any]) -> tuple[FormField, ...]:
     masked = set(body.get("masked") or ())
     fields: list[FormField] = []
     for one in body["edit"]:
-        value = _plain(str(one["value"]))
+        value = plain(str(one["value"]))
         if one["name"] in masked or len(value) > MAX_FIELD_VALUE:
             continue
         multiline = one.get("multiline") is True
@@ -214,7 +214,7 @@ def _editable(body: Mapping[str, Any]) -> tuple[FormField, ...]:
     return tuple(fields[:MAX_FORM_FIELDS])
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Return a value's JSON text as people write it: a text without its quotes."""
     try:
         value = json.loads(text)

@@ -126,7 +126,7 @@ class Deciding:
             return Ruled("ask")
         match ended.result:
             case Denial(reason=reason):
-                return Ruled("deny", reveal(str(reason)))
+                return Ruled("deny", reveal(scrubbed(str(reason), call.secrets)))
             case "allow":
                 return Ruled("allow")
             case answer:

@@ -8,17 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from bot import formats
-from bot.answers import explain
 from bot.cards import card, readable
 from bot.formats import Kind
 from bot.leftovers import Leftovers
 from bot.principal import author_id
+from bot.telling import NOTHING_DONE, explain_all
 from bot.undelivered import tell_session
 from channels.contract import Channel, Findable
 from channels.errors import ChannelError, DeliveryFailed, RateLimited
@@ -36,6 +36,12 @@ SEND_SECONDS = 12.0
 """One attempt; well under a third of a lane's lease."""
 UNREADABLE_MS = 5_000
 """How long what a newer version wrote is left to that version before it is looked at again."""
+UNDECIDED_TRIES = 3
+"""How often it is waited for answers that a worker still decides, before the others are told."""
+
+
+class _NotYet(Exception):
+    """What is to be told is not known yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +89,8 @@ class Egress:
                 log.warning("delivery %s can't be sent: %s", item.delivery_id, error)
                 return await self._bury(lane, item, error.code, release=release)
             return await self._postpone(lane, item, str(error))
+        except _NotYet:
+            return await self._postpone(lane, item, "an answer is not decided yet")
         except Stranded as error:
             return await self._unreadable(lane, item, error, release=release)
         except Unavailable:  # our own store, not the platform: no attempt
@@ -140,12 +148,19 @@ class Egress:
             case "reply":
                 return Outbound(await self._reply(item, int(body["step"])))
             case "answer":
-                receipt = await self.store.interaction_result(str(body["submission_id"]))
-                words = explain(receipt) if receipt is not None else None
-                return Outbound(words or "Nothing was done with your answer.", notice=True, private_to=_reader(body))
+                words = await self._came_of(item, body.get("submissions") or [body["submission_id"]])
+                return Outbound(words or NOTHING_DONE, notice=True, private_to=_reader(body))
             case _:
                 mentions = tuple(author_id(str(one)) for one in body.get("mentions") or ())
                 return Outbound(str(body.get("text", "")), notice=True, private_to=_reader(body), mentions=mentions)
+
+    async def _came_of(self, item: OutboxItem, submissions: Sequence[str]) -> str | None:
+        """Say what came of answers; of several that one click gave, once all are decided, if that is soon. Raises: _NotYet."""
+        receipts = [await self.store.interaction_result(str(one)) for one in submissions]
+        decided = [receipt for receipt in receipts if receipt is not None]
+        if len(decided) < len(receipts) and item.attempts < UNDECIDED_TRIES:
+            raise _NotYet
+        return explain_all(decided)
 
     async def _prompts(self, prompt_id: str) -> list[Prompt]:
         """Read the prompts of a card, in the order in which they were asked. Raises: Stranded."""

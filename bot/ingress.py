@@ -8,16 +8,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
 from pydantic import JsonValue
 
-from bot.answers import Answers, explain
+from bot.answers import Answers, Way
 from bot.buttons import FREE_TEXT, Pressed, read_button
 from bot.cards import form_of, prompt_body
 from bot.leftovers import Dormant, Leftovers
 from bot.principal import Principal, principal_id
+from bot.telling import explain
 from bot.turn.state import Limits, MessageBody, TurnPolicy, body_to_json
 from channels.cards import Form
 from channels.contract import Channel, Forms
@@ -31,7 +33,6 @@ from durable_core.ids import new_id
 from durable_core.model import (
     Admission,
     AnswerReceipt,
-    AnswerStatus,
     CommandKind,
     NewRun,
     PromptOutcome,
@@ -209,40 +210,48 @@ class Ingress:
         except Conflict:
             return [ClickResult("refused", "This click was already used for something else.")]
 
-    async def _answer(self, channel: str, click: Click, pressed: Pressed, *, tell: bool = True) -> ClickResult:
+    async def _answer(self, channel: str, click: Click, pressed: Pressed, *, together: Sequence[str] = ()) -> ClickResult:
+        at = (channel, click.address)
         receipt = await self.answers.admit(
             pressed.prompt_id,
             pressed.option_id,
             principal=principal(channel, click.author),
             place=click.place,
-            source=channel,
-            key=click.key,
-            via="button",
+            way=Way(
+                via="button",
+                source=channel,
+                key=click.key,
+                at=at,
+                tell_at=None if channel in self.answering else at,
+                submission_id=_submission(channel, click.key) if together else None,
+                together=tuple(together),
+            ),
             fields=click.fields,
-            at=(channel, click.address),
-            tell=tell and channel not in self.answering,
         )
         return ClickResult(receipt.status.value, explain(receipt), receipt)
 
     async def _for_all(self, channel: str, click: Click, pressed: Pressed) -> list[ClickResult]:
-        """Answer every open approval of a card, each by itself: whoever may answer one need not be allowed to answer another."""
+        """Answer every open approval of a card, each by itself: whoever may answer one need not be allowed to answer another.
+
+        Each has a key of its own, made of the click's: the same click again is the same answers.
+        """
         leader = await self.store.prompt(pressed.prompt_id)
         group = leader.group or leader.prompt_id
+        outcome = _ALL.get(pressed.option_id)
+        if outcome is None:
+            return [ClickResult("refused", "This button is not known here.")]
         members = [
             one
             for one in await self.store.open_prompts(leader.run_id)
             if one.kind == "approval" and group in (one.group, one.prompt_id)
         ]
-        results: list[ClickResult] = []
+        answers: list[tuple[Pressed, Click]] = []
         for member in members or [leader]:  # where none is left open, whoever settled the first is named
-            outcome = _ALL.get(pressed.option_id)
             options = (option["id"] for option in prompt_body(member)["options"] if option["outcome"] == outcome)
             one = replace(click, key=f"{click.key}#{member.prompt_id}", fields={})
-            # the same words for each would be told over and over
-            told = any(result.status == AnswerStatus.REFUSED for result in results)
-            answer = Pressed(member.prompt_id, next(options, pressed.option_id))
-            results.append(await self._answer(channel, one, answer, tell=not told))
-        return results
+            answers.append((Pressed(member.prompt_id, next(options, pressed.option_id)), one))
+        together = [_submission(channel, one.key) for _, one in answers]
+        return [await self._answer(channel, one, answer, together=together) for answer, one in answers]
 
     async def _form(self, channel: str, click: Click, pressed: Pressed) -> ClickResult:
         """Open a form once the click is answered; for a question that is settled, say so instead."""
@@ -259,6 +268,11 @@ class Ingress:
         task.add_done_callback(self.opening.discard)
         self.counts["form"] += 1
         return ClickResult("form")
+
+
+def _submission(source: str, key: str) -> str:
+    """Name one of the answers that a click for all gives, the same whenever the click comes again."""
+    return f"sub_{sha256(f'{source} {key}'.encode()).hexdigest()[:26]}"
 
 
 _ALL = {"approve": PromptOutcome.APPROVED.value, "deny": PromptOutcome.DENIED.value}

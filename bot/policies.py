@@ -86,13 +86,17 @@ def auto(
 When: TypeAlias = "Callable[[ToolCall], Ruling | Awaitable[Ruling]] | Never | Once | Auto"
 
 
-def when_problems(when: Any, parameters: Collection[str]) -> list[str]:
+def when_problems(when: Any, parameters: Collection[str], *, masked: Collection[str] = ()) -> list[str]:
     """Say what can't be meant by a ``when``."""
     if when is once or when is auto:
         return [f"when={when.__name__} lacks its brackets: {when.__name__}()"]
     if isinstance(when, Once):
         lost = [name for name in when.arguments if name not in parameters]
-        return [f"once() names {name!r}, which is no parameter" for name in lost]
+        secret = [name for name in when.arguments if name in masked]
+        return [
+            *(f"once() names {name!r}, which is no parameter" for name in lost),
+            *(f"once() names {name!r}, which is secret: its values can't be told from one another" for name in secret),
+        ]
     if isinstance(when, Auto):
         found = [] if when.seconds > 0 else ["auto(seconds=…) must be more than 0"]
         if not (when.instructions.strip() or when.criteria):

@@ -22,6 +22,7 @@ from bot.flows.surface import InConversation
 from bot.ingress import Ingress, Taken
 from bot.leftovers import Leftovers
 from bot.people import People
+from bot.prompts import Prompts
 from bot.pulse import Pulse
 from bot.session.handoff import Deploy
 from bot.session.live import WarmHistories
@@ -87,6 +88,7 @@ class Runtime:
     store: Store
     streams: Streams
     sessions: Sessions
+    prompts: Prompts
     answers: Answers
     taker: Ingress
     leftovers: Leftovers
@@ -241,10 +243,11 @@ async def open_runtime(
         message_bytes=bot.limits.message_bytes,
         leftovers=leftovers,
     )
+    prompts = Prompts(store=store, answers=answers)
     sessions = Sessions(
         store=store,
         streams=streams,
-        answers=answers,
+        prompts=prompts,
         agents=[agent.name for agent in bot.agents],
         deployment=settings.deployment,
         lifetime_ms=bot.lifetime_ms,
@@ -263,6 +266,7 @@ async def open_runtime(
         store=store,
         streams=streams,
         sessions=sessions,
+        prompts=prompts,
         answers=answers,
         taker=taker,
         leftovers=leftovers,

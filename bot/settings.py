@@ -21,6 +21,8 @@ from bot.errors import BadSettings, NotReady
 DEFAULT_FOLDER = Path(".moorings")
 DATABASE_FILE = "moorings.db"
 SCOPES = frozenset({"sessions"})
+"""What a token may do that names no scopes."""
+ALL_SCOPES = SCOPES | {"prompts:read", "prompts:override", "audit:read"}
 _POSTGRES = ("postgresql", "postgres")
 _DIALECTS = ("sqlite", *_POSTGRES)
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750 b64token
@@ -315,7 +317,7 @@ def _read_tokens(text: str) -> tuple[tuple[ApiToken, ...], list[str]]:
 
 def _read_token(entry: str) -> ApiToken | str:
     """Read one entry, or say what is wrong with it."""
-    parts = entry.split(":")
+    parts = entry.split(":", 2)
     if len(parts) not in {2, 3}:
         return "give principal:token or principal:token:scope+scope."
     principal, token = parts[0], parts[1]
@@ -324,6 +326,6 @@ def _read_token(entry: str) -> ApiToken | str:
     if not _TOKEN.fullmatch(token):
         return "the token has to be letters, digits or . _ ~ + / - with = only at the end."
     scopes = frozenset(parts[2].split("+")) if len(parts) == 3 else SCOPES
-    if scopes - SCOPES:  # not named: a token with a colon in it would be told in part
-        return f"the third part has to be scopes joined by +; there is only: {', '.join(sorted(SCOPES))}."
+    if scopes - ALL_SCOPES:  # not named: a token with a colon in it would be told in part
+        return f"the third part has to be scopes joined by +; there are: {', '.join(sorted(ALL_SCOPES))}."
     return ApiToken.of(principal, token, scopes=scopes)

@@ -176,12 +176,12 @@ class Tool:
     async def _body(self, ctx: ToolContext[Any], arguments: Mapping[str, JsonValue] | str, threads: Threads) -> ToolOutcome:
         typed = self.validate(arguments)
         if inspect.iscoroutinefunction(self.function):
-            return _completed(self.name, await self.function(ctx, **typed))
+            return completed(self.name, await self.function(ctx, **typed))
         ended = await threads.run(partial(self.function, ctx, **typed))
         if ended.error is not None:
             raise ended.error
         result: Any = ended.result
-        return _completed(self.name, await result if inspect.isawaitable(result) else result)
+        return completed(self.name, await result if inspect.isawaitable(result) else result)
 
 
 @overload
@@ -257,8 +257,8 @@ def tool(
     return declare if function is None else declare(function)
 
 
-def _completed(name: str, result: object) -> ToolOutcome:
-    """Turn a body's return value into JSON of bounded size; a value that isn't JSON doesn't undo that the body ran."""
+def completed(name: str, result: object) -> ToolOutcome:
+    """Turn what a body or a run returned into JSON of bounded size; a value that isn't JSON doesn't undo that the body ran."""
     try:
         encoded = to_json(result, inf_nan_mode="strings", bytes_mode="base64")
         content = from_json(encoded, allow_inf_nan=False)

@@ -115,6 +115,14 @@ class PromptTaken(DurableError):
         self.prompt_id = prompt_id
 
 
+class RunChanged(DurableError):
+    """A run is no longer as it was when its end was worded; nothing was written."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"{run_id} has changed meanwhile")
+        self.run_id = run_id
+
+
 class Redacted(DurableError):
     """Content of a run was redacted since whoever writes has read it; nothing was written."""
 

@@ -22,6 +22,8 @@ Claims
        was made under the lost claim. A release is not charged.
   S10  Only due, open runs that the worker is able to take are claimed, the longest due first; one that crashed twice only with
        `alone`.
+  S43  `begin` is `admit`, and a claim of the run in the same transaction if the input made one that is due at once and that the
+       worker is able to take. Nobody is told of a run that was taken so: there is nothing left to do for others.
 Commits
   S11  A commit is whole: step, events, outbox, prompts, consumed commands, outcomes, the next state; or nothing at all.
   S12  A completed step never changes.
@@ -115,6 +117,7 @@ from durable_core.model import (
     Record,
     RecordKind,
     Run,
+    SeenOpen,
     Sent,
     Signals,
     Step,
@@ -157,8 +160,16 @@ class Store(Protocol):
     async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
         """Accept an answer to a prompt; settles it at once when the policy is data. Raises `NotFound`, `Conflict`."""
 
-    async def end(self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = ()) -> bool:
-        """End a run by SQL alone, whoever owns it; False when it had ended already. Its claim is lost."""
+    async def end(
+        self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = (), seen: SeenOpen | None = None
+    ) -> bool:
+        """End a run by SQL alone, whoever owns it; False when it had ended already. Its claim is lost.
+
+        With `seen` it raises `RunChanged` where something else is open by now than what `events` were worded for.
+        """
+
+    async def begin(self, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
+        """Accept a first input as `admit` does, and take the run that it makes (S43)."""
 
     # ── reading ──
     async def run(self, run_id: str) -> Run:

@@ -82,7 +82,7 @@ class Worker:
         self._store = store
         self._duties = duties
         self._options = options or WorkerOptions()
-        self._abilities = _with_internal(abilities or Abilities())
+        self._abilities = internal.able(abilities or Abilities())
         self.incarnation = Incarnation(
             owner=owner, deployment=deployment, abilities=self._abilities, host=socket.gethostname(), pid=os.getpid()
         )
@@ -92,7 +92,9 @@ class Worker:
         self._lanes: dict[tuple[str, str], tuple[Lane, asyncio.Task[None]]] = {}
         self._interactions: dict[asyncio.Task[None], Interaction] = {}
         self._leases = Leases(store, owner, self._options, runs=self._held, lanes=self._lanes, interactions=self._interactions)
-        self._alone = False
+        self.alone = False  # whether one that crashed its workers may be here: nothing begins beside it
+        self.beginning: set[asyncio.Task[object]] = set()
+        """Starts under way that may bring their runs along (engine/beginning.py)."""
         self._claimed = 0
         self._limit: int | None = None
         self._stopping = False
@@ -244,28 +246,34 @@ class Worker:
         return min([self._options.poll, *(wait / 1000 for wait in later)])
 
     async def _claim_runs(self) -> int:
-        room = self._options.concurrency - len(self._held)
+        room = self._options.concurrency - len(self._held) - len(self.beginning)
         if self._limit is not None:
             room = min(room, self._limit - self._claimed)
-        if room <= 0 or self._alone:
+        if room <= 0 or self.alone:
             return 0
-        request = ClaimRequest(
-            owner=self.incarnation.owner, lease_ms=int(self._options.lease * 1000), limit=room, abilities=self._abilities
-        )
+        owner, lease_ms = self.incarnation.owner, int(self._options.lease * 1000)
+        request = ClaimRequest(owner=owner, lease_ms=lease_ms, limit=room, abilities=self._abilities)
         claims = await self._store.claim(request)
-        if not claims and not self._held:
-            claims = await self._store.claim(replace(request, limit=1, alone=True))
-            self._alone = any(claim.crashes >= ALONE_AFTER_CRASHES for claim in claims)  # others may have come in meanwhile
+        if not claims and not self._held and not self.beginning:
+            self.alone = True  # nothing begins meanwhile
+            try:
+                claims = await self._store.claim(replace(request, limit=1, alone=True))
+            finally:
+                self.alone = any(claim.crashes >= ALONE_AFTER_CRASHES for claim in claims)  # others may have come in meanwhile
         self._claimed += len(claims)
         for claim in claims:
-            hit("claim.after")
-            stale = self._held.get(claim.run_id)
-            if stale is not None:  # its lease ran out unnoticed, while this loop was blocked
-                stale[0].lost = True
-                stale[1].cancel()
-            held = Held(claim)
-            self._held[claim.run_id] = (held, asyncio.create_task(self._advance(held), name=f"run-{claim.run_id}"))
+            self.hold(claim)
         return len(claims)
+
+    def hold(self, claim: Claim) -> None:
+        """Advance a run that was taken."""
+        hit("claim.after")
+        stale = self._held.get(claim.run_id)
+        if stale is not None:  # its lease ran out unnoticed, while this loop was blocked
+            stale[0].lost = True
+            stale[1].cancel()
+        held = Held(claim)
+        self._held[claim.run_id] = (held, asyncio.create_task(self._advance(held), name=f"run-{claim.run_id}"))
 
     async def _advance(self, held: Held) -> None:
         run_id = held.claim.run_id
@@ -285,7 +293,7 @@ class Worker:
         finally:
             if run_id in self._held and self._held[run_id][0] is held:
                 del self._held[run_id]
-            self._alone = False
+            self.alone = False
             self._wake.set()
 
     async def _give_back(self, held: Held, *, charged: bool) -> None:
@@ -315,8 +323,7 @@ class Worker:
         room = self._options.lanes - len(self._lanes)
         if room <= 0:
             return 0
-        owner = self.incarnation.owner
-        lease_ms = int(self._options.lane_lease * 1000)
+        owner, lease_ms = self.incarnation.owner, int(self._options.lane_lease * 1000)
         lanes = await self._store.claim_lanes(owner, limit=room, lease_ms=lease_ms, channels=self._abilities.channels)
         for lane in lanes:
             key = (lane.channel, lane.address)
@@ -371,11 +378,4 @@ class Worker:
     async def _reap(self, dead: Sequence[str]) -> None:
         """Take back what dead incarnations hold; a lease is not waited for (CORE 22)."""
         for owner in dead:
-            count = await self._store.reap(owner)
-            log.info("took back %d runs of dead worker %s", count, owner)
-
-
-def _with_internal(abilities: Abilities) -> Abilities:
-    """Any worker delivers what runs owe each other."""
-    channels = abilities.channels
-    return abilities if channels is None or INTERNAL in channels else replace(abilities, channels=(*channels, INTERNAL))
+            log.info("took back %d runs of dead worker %s", await self._store.reap(owner), owner)

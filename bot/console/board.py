@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from bot import formats
-from bot.answers import Answers, explain
+from bot.answers import Answers
 from bot.console.live import LiveFold
 from bot.console.port import ClientIdReused, JsonObject, NotGoneOn, RefusedHere, TooLong, UnknownMessage, UnknownThread
 from bot.formats import Kind
 from bot.ingress import ClickResult, Ingress, Taken
+from bot.telling import explain
 from channels.console.cast import BOT, CAST, cast_member
 from channels.console.channel import ADDRESS
 from channels.console.platform import MAX_PERSON_TEXT, ConsolePlatform

@@ -77,8 +77,8 @@ def begin(
         except (BadArguments, Unstorable, TooLarge) as error:
             results[call.call_id] = _not_started(call, str(error))
             continue
-        kept = waited or Pending(call=replace(call, raw=None), purpose=Purpose.WORKFLOW, stage=Stage.AT_WORK)
-        pending.append(begun(kept, run_id))
+        kept = waited or Pending(call=call, purpose=Purpose.WORKFLOW, stage=Stage.AT_WORK)
+        pending.append(begun(replace(kept, call=replace(kept.call, raw=None)), run_id))
     return Beginning(flows=Flows(pending=tuple(pending), starts=tuple(starts)), results=results)
 
 

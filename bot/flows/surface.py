@@ -54,7 +54,7 @@ class InConversation:
             answerers=who.answerers,
             asked=who.words,
         )
-        told = _tell(home, {"kind": "asked", "run_id": asker.run_id, "request": _shown(body, who)})
+        told = _tell(home, asker, {"kind": "asked", "request": _shown(body, who)})
         return Put(prompt=prompt, outbox=(*_card(home, prompt_id), told))
 
     def resolve(self, asker: Asker, prompt_id: str, outcome: PromptOutcome, by: str | None) -> tuple[OutboxDraft, ...]:
@@ -63,7 +63,7 @@ class InConversation:
         if home is None:
             return ()
         about: dict[str, JsonValue] = {"request_id": prompt_id, "outcome": outcome.value, "by": by}
-        return (_tell(home, {"kind": "resolved", "run_id": asker.run_id, **about}),)
+        return (_tell(home, asker, {"kind": "resolved", **about}),)
 
     def show(self, asker: Asker, values: Sequence[Any]) -> tuple[OutboxDraft, ...]:
         """Tell the session how far the run is; of several values the last counts."""
@@ -72,7 +72,7 @@ class InConversation:
             return ()
         value = values[-1]
         text = value if isinstance(value, str) else show(value)
-        return (_tell(home, {"kind": "progress", "run_id": asker.run_id, "text": text[:SHOWN]}),)
+        return (_tell(home, asker, {"kind": "progress", "text": text[:SHOWN]}),)
 
     def end(self, asker: Asker, reason: str) -> tuple[OutboxDraft, ...]:
         """Owe nothing more: the session learns of the end as the run's parent."""
@@ -149,5 +149,7 @@ def _card(home: Conversation, prompt_id: str) -> tuple[OutboxDraft, ...]:
     return (OutboxDraft(delivery_id=new_id("dlv"), channel=home.channel, address=home.address, body=body, prompt_id=prompt_id),)
 
 
-def _tell(home: Conversation, told: dict[str, JsonValue]) -> OutboxDraft:
-    return OutboxDraft(delivery_id=new_id("dlv"), channel=INTERNAL, address=home.session_id, body=codec.encode(told))
+def _tell(home: Conversation, asker: Asker, told: dict[str, JsonValue]) -> OutboxDraft:
+    """Name the call: the run that says it may be one that the call's run started."""
+    body = codec.encode({**told, "run_id": asker.run_id, "call_id": home.call_id})
+    return OutboxDraft(delivery_id=new_id("dlv"), channel=INTERNAL, address=home.session_id, body=body)

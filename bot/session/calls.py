@@ -18,7 +18,7 @@ from bot.history import Call, ResultItem, ResultStatus, Trust, to_json
 from bot.principal import Principal
 from bot.session.batch import Batch, Grace, Reconsider, side_by_side
 from bot.session.commits import event_draft
-from bot.session.edits import run_call, told, voided
+from bot.session.edits import run_call, told, told_again, voided
 from bot.session.gates import Gates
 from bot.session.live import LiveSession
 from bot.session.progress import PROGRESS_SECONDS, Progress
@@ -145,6 +145,8 @@ class CallRunner:
         content = tool.scrubbed(outcome.content, call.arguments)
         if due.waited is not None and due.consent is not None and due.consent.edits:
             content = told(content, due.waited.call, due.consent)
+        elif due.again:
+            content = told_again(content, session.history, call)
         item = ResultItem(call.call_id, call.tool, status=outcome.status, content=content, origin=f"tool:{call.tool}")
         await self._record(session, turn, call, item, batch)
         hit("tool.after_record")

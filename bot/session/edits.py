@@ -5,7 +5,7 @@ What lives here: reading, checking and applying changes, bindings compared. What
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,15 +13,17 @@ from pydantic import JsonValue
 from pydantic_core import from_json
 
 from bot.approvals import Approval
-from bot.deciding import Deciding
+from bot.deciding import Deciding, Surroundings
 from bot.display import show
 from bot.errors import BadArguments
-from bot.history import Call, ResultItem, ResultStatus, Trust
+from bot.history import AssistantItem, Call, Item, ResultItem, ResultStatus, Trust
 from bot.principal import Principal
 from bot.tools import Tool
 from bot.turn.state import Consent, Pending, Purpose
 
 CHANGED_TOOL = "The tool has changed since this was asked. Ask again."
+_NO_JUDGE = Surroundings(tainted=True)
+"""A person approves: what a model would make of it changes nothing, and takes longer than a person's answer may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +75,23 @@ async def regated(
     """
     approval = tool.approval or Approval()
     asked = tool.call(call.arguments, call.call_id, requester=requester)
-    ruled = await deciding.rule(approval, asked)
+    ruled = await deciding.rule(approval, asked, _NO_JUDGE)
     if ruled.says == "deny":
         return f"The policy of {tool.name} refuses the changed call: {ruled.why}"
     return None if await deciding.may_answer(approval, asked, responder, level=level) else "not_allowed"
 
 
-def read_edit(tool: Tool, name: str, text: str) -> JsonValue:
-    """Read a field of a form as the argument's JSON: plain text where the argument takes texts, else JSON text."""
+def read_edit(tool: Tool | None, name: str, text: str, *, shown: JsonValue = None) -> JsonValue | NotEdited:
+    """Read a field of a form as the argument's JSON: plain text where it is one, or may be, else JSON text."""
+    if isinstance(shown, str):
+        return text
+    takes_text = _takes_text(tool, name)
     try:
         value: JsonValue = from_json(text, allow_inf_nan=False)
     except ValueError:
-        return text
-    return text if _takes_text(tool, name) and not isinstance(value, str) else value
+        return text if takes_text else NotEdited(f"Not valid: {name} has to be written as JSON, as it was shown.")
+    # where a text would do as well, only what is of the shown kind is not one: a Decimal keeps its digits
+    return text if takes_text and type(value) is not type(shown) else value
 
 
 def run_call(pending: Pending) -> Call:
@@ -129,8 +135,20 @@ def voided(tool: Tool, pending: Pending) -> ResultItem | None:
 
 def told(content: JsonValue, call: Call, consent: Consent) -> JsonValue:
     """Add to a result what was changed before it ran: the model remembers asking for something else."""
-    changes = [f"{name} from {_shown(call, name)} to {show(value)}" for name, value in (consent.edits or {}).items()]
-    words = f"{consent.name} changed {', '.join(changes)} before approving this call."
+    return _with_changes(content, call, consent.edits or {}, consent.name)
+
+
+def told_again(content: JsonValue, history: Sequence[Item], call: Call) -> JsonValue:
+    """As `told`, of a call that was cut off and is run again: by then it is as it was approved, not as the model asked for it."""
+    calls = (one for item in reversed(history) if isinstance(item, AssistantItem) for one in item.calls)
+    asked = next((one for one in calls if one.call_id == call.call_id), call)
+    edits = {name: value for name, value in call.arguments.items() if asked.arguments.get(name) != value}
+    return _with_changes(content, asked, edits, "Whoever let it run first") if edits else content
+
+
+def _with_changes(content: JsonValue, call: Call, edits: Mapping[str, JsonValue], who: str) -> JsonValue:
+    changes = [f"{name} from {_shown(call, name)} to {show(value)}" for name, value in edits.items()]
+    words = f"{who} changed {', '.join(changes)} before approving this call."
     if isinstance(content, str):
         return f"{content}\n\n{words}" if content else words
     return {"result": content, "changed_before_it_ran": words}
@@ -147,8 +165,8 @@ def _equal(one: Any, other: Any) -> bool:
         return False
 
 
-def _takes_text(tool: Tool, name: str) -> bool:
-    properties: Any = tool.schema.get("properties")
+def _takes_text(tool: Tool | None, name: str) -> bool:
+    properties: Any = tool.schema.get("properties") if tool is not None else None
     part: Any = properties.get(name) if isinstance(properties, dict) else None
     kinds = [part, *part.get("anyOf", [])] if isinstance(part, dict) else []
     return any(isinstance(kind, dict) and kind.get("type") == "string" for kind in kinds)

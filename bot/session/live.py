@@ -69,6 +69,7 @@ class LiveSession:
     inbox: dict[int, Input] = field(default_factory=dict)
     seen: int = 0
     open: dict[str, OpenPrompt] = field(default_factory=dict)
+    answered: dict[str, OpenPrompt] = field(default_factory=dict)
     asked_after: dict[str, int] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
     unstarted: set[str] = field(default_factory=set)
@@ -104,6 +105,7 @@ class LiveSession:
             state=self.state,
             inbox=tuple(self.inbox[seq] for seq in sorted(self.inbox)),
             open=self.open,
+            answered=self.answered,
             asked_after=self.asked_after,
             now=self.now,
             exhausted=exhausted,
@@ -165,6 +167,7 @@ class LiveSession:
         self.retry_at = claim.retry_at
         self.records = {record.key: record for record in claim.records}
         self.open = {prompt.prompt_id: _open(prompt, self.run_id) for prompt in claim.prompts if prompt.outcome is None}
+        self.answered = {prompt.prompt_id: _open(prompt, self.run_id) for prompt in claim.prompts if prompt.outcome is not None}
         self.asked_after = {prompt.prompt_id: prompt.created_seq for prompt in claim.prompts}
         prompts = {prompt.prompt_id: prompt for prompt in claim.prompts}
         await self.take_commands(claim.commands, prompts, judge, turn=self.state.turn)
@@ -219,7 +222,12 @@ def _input(command: Command, prompts: dict[str, Prompt], run_id: str) -> Input:
         return Cancel(seq=command.seq, submission_id=command.submission_id, turn_id=body.get("turn_id"))
     if command.kind is CommandKind.SIGNAL and body.get("run_id"):
         return FromChild(
-            seq=command.seq, submission_id=command.submission_id, run_id=str(body["run_id"]), kind=str(body["kind"]), told=body
+            seq=command.seq,
+            submission_id=command.submission_id,
+            run_id=str(body["run_id"]),
+            call_id=str(body.get("call_id") or body.get("op") or ""),
+            kind=str(body["kind"]),
+            told=body,
         )
     if command.kind is CommandKind.SIGNAL:
         delivery_id, error = undelivered_card(body)

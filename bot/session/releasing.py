@@ -1,4 +1,4 @@
-"""Calls whose runs begin: sorted from those that run here, let through once more, and started.
+"""Calls whose runs begin: sorted from those that run here, let through once more, and started; and what those come to.
 
 What lives here: what the session runner does around bot/flows/begin.py. What does not: gates, calls that run here (calls.py).
 """
@@ -14,7 +14,7 @@ from bot.session.calls import CallRunner, Due
 from bot.session.edits import run_call, told
 from bot.session.live import LiveSession
 from bot.tools import Tool
-from bot.turn.actions import Closed, Resolve
+from bot.turn.actions import Closed
 from bot.turn.state import Pending, Turn
 
 
@@ -47,9 +47,16 @@ class Starter:
         beginning = self._begin(session, turn, calls)
         return Beginning(flows=beginning.flows, results={**results, **beginning.results})
 
-    def tell_changes(self, action: Resolve) -> Resolve:
-        """Add to the ends of runs what was changed before they began: the model remembers asking for something else."""
-        return replace(action, closed=tuple(_with_changes(one) for one in action.closed))
+    def said(self, closed: Sequence[Closed]) -> tuple[Closed, ...]:
+        """What runs came to as the model is told it, like the results of calls that ran here."""
+        return tuple(self._said(one) if one.pending.child is not None else one for one in closed)
+
+    def _said(self, closed: Closed) -> Closed:
+        pending, tool = closed.pending, self.tools.get(closed.pending.call.tool)
+        content = tool.scrubbed(closed.content, run_call(pending).arguments) if tool is not None else closed.content
+        if pending.consent is not None and pending.consent.edits:
+            content = told(content, pending.call, pending.consent)
+        return replace(closed, content=content)
 
     def _begin(self, session: LiveSession, turn: Turn, calls: Sequence[tuple[Call, Pending | None]]) -> Beginning:
         deployment = session.held.claim.deployment
@@ -58,10 +65,3 @@ class Starter:
     def _is_flow(self, pending: Pending) -> bool:
         tool = self.tools.get(pending.call.tool)
         return tool is not None and tool.workflow is not None
-
-
-def _with_changes(closed: Closed) -> Closed:
-    pending = closed.pending
-    if pending.child is None or pending.consent is None or not pending.consent.edits:
-        return closed
-    return replace(closed, content=told(closed.content, pending.call, pending.consent))

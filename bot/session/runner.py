@@ -214,7 +214,7 @@ class SessionRunner:
             case Relay():
                 return children.relayed(session.state, turn, action)
             case Interrupt():
-                return children.interrupted(session.state, turn, action)
+                return children.interrupted(session.state, turn, action, now=session.now)
 
     async def _rest(self, session: LiveSession, timer_at: int | None) -> bool:
         """Give the session back. Where a message waits for a failed look-up of its author, that is what is tried again."""
@@ -312,14 +312,13 @@ class SessionRunner:
 
     async def _resolve(self, session: LiveSession, turn: Turn, action: Resolve) -> bool:
         agent = self.agents[session.held.claim.name]
-        starter = Starter(tools=agent.tools, keep_ms=self.keep_ms)
-        action = starter.tell_changes(action)
         batch = Batch()
         begins = Beginning(flows=NO_FLOWS)
         unput: dict[str, ResultItem] = {}
+        starter, runner = Starter(tools=agent.tools, keep_ms=self.keep_ms), self._runner(agent, session, turn)
+        action = replace(action, closed=starter.said(action.closed))
         if action.run:
             await announce(self.store, session, turn, reused=False)
-            runner = self._runner(agent, session, turn)
             flows, here = starter.sort(action.run)
             try:
                 batch = await runner.run(session, turn, [Due(pending.call, pending) for pending in here])

@@ -9,9 +9,10 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from bot.answers import Answers, explain
+from bot.answers import Answers, Way
 from bot.session.attempts import keep_answer
 from bot.session.live import LiveSession
+from bot.telling import explain
 from bot.turn.actions import Answer
 from durable_core.errors import Conflict, ContentGone, NotFound
 from durable_core.model import AnswerReceipt
@@ -36,13 +37,16 @@ async def give(store: Store, answers: Answers, session: LiveSession, action: Ans
             action.option_id,
             principal=body.author,
             place=body.place,
-            source=SOURCE,
-            key=message.submission_id,
-            via="text",
+            way=Way(
+                via="text",
+                source=SOURCE,
+                key=message.submission_id,
+                at=at,
+                tell_at=at,
+                where="" if at is not None else "api",
+            ),
             run_id=session.run_id,
-            note="" if action.option_id else body.text,
-            at=at,
-            tell=at is not None,
+            words="" if action.option_id else body.text,
         )
     except (NotFound, ContentGone):
         return {**told, "status": "refused", "reason": "This request is no longer known."}

@@ -180,6 +180,7 @@ class Interrupt:
     """Tell runs to stop, since the person wrote on; their ends are waited for."""
 
     calls: tuple[Pending, ...]
+    message: Message
 
 
 Ending: TypeAlias = Stop | Fail

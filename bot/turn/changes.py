@@ -16,7 +16,7 @@ from bot.model import Finish, ModelReply
 from bot.turn import posts
 from bot.turn.actions import Closed, Dismiss, Fail, Open, Raised, Refuse, Resolve, Stop
 from bot.turn.change import NO_FLOWS, Begun, Change, Draft, Ended, Flows, NewPrompt, Post
-from bot.turn.children import tasks_settled, tasks_started, withdrawn
+from bot.turn.children import tasks_settled, tasks_started, tasks_stopped
 from bot.turn.held import MODEL_CALLS
 from bot.turn.parts import (
     abandoned,
@@ -213,7 +213,7 @@ def stopped(state: State, turn: Turn, action: Stop, begun: Begun) -> Change:
     settle = (*expired, *((prompt_id, PromptOutcome.CANCELLED) for prompt_id in action.settle))
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "sequence": state.sequence}
     events = [input_resolved(turn, prompt_id, outcome) for prompt_id, outcome in settle]
-    events += withdrawn(turn)
+    events += tasks_stopped(turn)
     events += unrun(turn, begun, items)
     events += [Draft(type="turn.cancelled", data=here), waiting_for_user()]
     detail: dict[str, JsonValue] = {"code": action.code, "message": action.words}
@@ -258,7 +258,7 @@ def failed(state: State, turn: Turn, action: Fail, begun: Begun, *, error_id: st
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": state.sequence}
     error: dict[str, JsonValue] = {"code": action.code, "message": action.message, "error_id": error_id}
     events = [input_resolved(turn, prompt_id, outcome) for prompt_id, outcome in settle]
-    events += withdrawn(turn)
+    events += tasks_stopped(turn)
     events += unrun(turn, begun, items)
     events += [
         Draft(type="step.failed", data={**here, **error}),

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from pydantic import JsonValue
 
 from bot.history import ResultStatus
+from bot.tools import completed
 from bot.turn import posts
 from bot.turn.actions import Closed, Interrupt, Relay
 from bot.turn.change import Change, Draft, Ended
-from bot.turn.state import ChildRequest, FromChild, Pending, Purpose, Stage, State, Turn
+from bot.turn.state import ChildRequest, FromChild, Message, Pending, Purpose, Stage, State, Turn
 from bot.turn.view import View
 from durable_core.model import Outcome
 
-ENDED = "child"
-STOPPED = "The workflow was told to stop. What it had done by then stays done."
+ENDED: Final = "child"
+STOP_MS: Final = 60_000
+"""How long the end of a run is waited for that was told to stop: it has half of that to clean up."""
+STOPPED: Final = "The workflow was told to stop. What it had done by then stays done."
+UNHEARD: Final = "The workflow was told to stop, and has not said that it did. Whether it took effect is not known."
 
 
 def begun(pending: Pending, run_id: str) -> Pending:
@@ -30,8 +34,16 @@ def begun(pending: Pending, run_id: str) -> Pending:
 
 def words_of(view: View, turn: Turn) -> tuple[FromChild, ...]:
     """What runs of this turn said, but for their ends."""
-    known = {pending.child for pending in turn.at_work}
-    return tuple(entry for entry in view.inbox if isinstance(entry, FromChild) and entry.run_id in known and entry.kind != ENDED)
+    known = (entry for entry in view.inbox if isinstance(entry, FromChild) and entry.kind != ENDED)
+    return tuple(entry for entry in known if not is_stale(turn, entry))
+
+
+def is_stale(turn: Turn | None, entry: FromChild) -> bool:
+    """Whether nobody waits any more for what a run says: for words its call counts, for an end the run."""
+    at_work = turn.at_work if turn is not None else ()
+    if entry.kind == ENDED:
+        return all(pending.child != entry.run_id for pending in at_work)
+    return all(pending.call.call_id != entry.call_id for pending in at_work)
 
 
 def ends_of(view: View) -> dict[str, FromChild]:
@@ -47,7 +59,8 @@ def closed_by(pending: Pending, end: FromChild) -> Closed:
     """Close a call with what its run came to."""
     origin = f"tool:{pending.call.tool}"
     if end.told.get("ok"):
-        return Closed(pending=pending, status=ResultStatus.COMPLETED, content=_plain(end.told.get("value")), origin=origin)
+        content = completed(pending.call.tool, end.told.get("value")).content
+        return Closed(pending=pending, status=ResultStatus.COMPLETED, content=content, origin=origin)
     told = end.told.get("error")
     error: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
     words = str(error.get("message") or "it failed")
@@ -58,23 +71,15 @@ def closed_by(pending: Pending, end: FromChild) -> Closed:
     return Closed(pending=pending, status=ResultStatus.FAILED, content=f"{name}: {words}" if name else words, origin=origin)
 
 
-def _plain(value: Any) -> JsonValue:
-    """A run's result as JSON: what the log keeps may be a date, a decimal or bytes."""
-    match value:
-        case None | bool() | int() | float() | str():
-            return value
-        case Mapping():
-            return {str(name): _plain(one) for name, one in value.items()}
-        case Sequence() if not isinstance(value, bytes):
-            return [_plain(one) for one in value]
-        case _:
-            return str(value)
+def unheard(pending: Pending) -> Closed:
+    """Close a call whose run was told to stop, and of which nothing was heard since then."""
+    return Closed(pending=pending, status=ResultStatus.UNKNOWN, content=UNHEARD)
 
 
-def interrupt(turn: Turn) -> Interrupt | None:
+def interrupt(turn: Turn, message: Message) -> Interrupt | None:
     """Stop the runs of a turn whose person wrote on; None where all were told already."""
     calls = tuple(pending for pending in turn.at_work if not pending.stopping)
-    return Interrupt(calls=calls) if calls else None
+    return Interrupt(calls=calls, message=message) if calls else None
 
 
 # ── what is changed ──
@@ -82,17 +87,16 @@ def interrupt(turn: Turn) -> Interrupt | None:
 
 def relayed(state: State, turn: Turn, action: Relay) -> Change:
     """Tell readers what runs ask and how far they are; a card of the call says the latter too."""
-    pending = {one.child: one for one in turn.at_work}
+    pending = {one.call.call_id: one for one in turn.at_work}
     events: list[Draft] = []
     for word in action.words:
-        one = pending[word.run_id]
-        pending[word.run_id], told = _heard(turn, one, word)
+        pending[word.call_id], told = _heard(turn, pending[word.call_id], word)
         events.append(told)
-    after = replace(turn, pending=tuple(pending.get(one.child, one) if one.child is not None else one for one in turn.pending))
+    after = replace(turn, pending=tuple(pending.get(one.call.call_id, one) for one in turn.pending))
     if after.waits_for_people and not turn.waits_for_people:
         events.append(Draft(type="turn.waiting", data={"turn_id": turn.turn_id, "on": "input"}))
-    shown = {word.run_id: str(word.told.get("text", "")) for word in action.words if word.kind == "progress"}
-    progress = [(one, shown[one.child]) for one in turn.at_work if one.child in shown]
+    shown = {word.call_id: str(word.told.get("text", "")) for word in action.words if word.kind == "progress"}
+    progress = [(one, shown[one.call.call_id]) for one in turn.at_work if one.call.call_id in shown]
     return Change(
         kind="relay",
         state=replace(state, turn=after),
@@ -133,7 +137,7 @@ def _heard(turn: Turn, pending: Pending, word: FromChild) -> tuple[Pending, Draf
 def _request(body: Mapping[str, Any], word: FromChild) -> ChildRequest:
     requester = str((body.get("requester") or {}).get("id", ""))
     answerers = body.get("answerers")
-    speakers = [str(one) for one in answerers] if isinstance(answerers, list) else [requester]
+    speakers = [str(one) for one in answerers] if isinstance(answerers, list) else [requester] if body.get("by") is None else []
     return ChildRequest(
         prompt_id=str(body.get("request_id", "")),
         asked_after=word.seq,
@@ -142,10 +146,11 @@ def _request(body: Mapping[str, Any], word: FromChild) -> ChildRequest:
     )
 
 
-def interrupted(state: State, turn: Turn, action: Interrupt) -> Change:
+def interrupted(state: State, turn: Turn, action: Interrupt, *, now: int) -> Change:
     """Tell runs to stop; what they come to closes their calls."""
-    stopping = {pending.child for pending in action.calls}
-    pending = tuple(replace(one, stopping=True) if one.child in stopping else one for one in turn.pending)
+    told = {pending.child for pending in action.calls}
+    by, seq = now + STOP_MS, action.message.seq
+    pending = tuple(replace(one, stop_by=by, stopped_for=seq) if one.child in told else one for one in turn.pending)
     return Change(
         kind="interrupt",
         state=replace(state, turn=replace(turn, pending=pending)),
@@ -163,10 +168,16 @@ def tasks_settled(turn: Turn, closed: Sequence[Closed]) -> list[Draft]:
     """Tell readers which runs have ended, and that nobody has to answer these any more."""
     ended = [one for one in closed if one.pending.child is not None]
     drafts = withdrawn(replace(turn, pending=tuple(one.pending for one in ended)))
-    return [
-        *drafts,
-        *(Draft(type="task.settled", data={**_task(turn, one.pending), "status": one.status.value}) for one in ended),
-    ]
+    return [*drafts, *(_settled(turn, one.pending, one.status) for one in ended)]
+
+
+def tasks_stopped(turn: Turn) -> list[Draft]:
+    """Tell readers of a turn that ends that its runs are waited for no longer."""
+    return [*withdrawn(turn), *(_settled(turn, pending, ResultStatus.CANCELLED) for pending in turn.at_work)]
+
+
+def _settled(turn: Turn, pending: Pending, status: ResultStatus) -> Draft:
+    return Draft(type="task.settled", data={**_task(turn, pending), "status": status.value})
 
 
 def _task(turn: Turn, pending: Pending) -> dict[str, JsonValue]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bot.turn.actions import Action, Answer, AskLimit, Dismiss, End, Fail, Open, Refuse, Resolve, Rest, Stop, Think
+from bot.turn.children import is_stale
 from bot.turn.held import INPUT_TOKENS, MODEL_CALLS, card_failed, held
 from bot.turn.state import Cancel, FromChild, Message, Response, Turn, TurnPolicy, Undelivered
 from bot.turn.view import Answering, View
@@ -55,14 +56,13 @@ def _aside(view: View, turn: Turn | None) -> Refuse | Dismiss | None:
     if denied:
         return Refuse(messages=denied)
     known = {pending.prompt_id for pending in turn.asked} if turn is not None else set()
-    at_work = {pending.child for pending in turn.at_work} if turn is not None else set()
     stale = tuple(
         entry
         for entry in view.inbox
         if (isinstance(entry, Response) and entry.prompt_id not in known)
         or (isinstance(entry, Cancel) and turn is not None)
         or (isinstance(entry, Undelivered) and (turn is None or not card_failed(turn, entry)))
-        or (isinstance(entry, FromChild) and entry.run_id not in at_work)
+        or (isinstance(entry, FromChild) and is_stale(turn, entry))
     )
     return Dismiss(inputs=stale) if stale else None
 
@@ -142,9 +142,13 @@ def _limit(view: View, turn: Turn) -> AskLimit | Fail | None:
 
 
 def steering_of(view: View, turn: Turn) -> tuple[Message, ...]:
-    """The requester's own messages; a queued one only while a person is asked, and only if it is later than the question."""
+    """The requester's own messages; a queued one only while a person is asked, and only if it is later than the question.
+
+    One that a run was stopped for steers, whatever became of the question meanwhile.
+    """
     asked = [view.asked_after.get(pending.prompt_id, 0) for pending in turn.asked]
     asked += [request.asked_after for pending in turn.at_work for request in pending.requests]
+    stopped_for = {pending.stopped_for for pending in turn.at_work}
     return tuple(
         message
         for message in _messages(view)
@@ -152,7 +156,9 @@ def steering_of(view: View, turn: Turn) -> tuple[Message, ...]:
         and not message.unjudged
         and not turn.requester.anonymous
         and message.body.author.id == turn.requester.id
-        and (message.body.turn_policy is TurnPolicy.STEER or any(message.seq > seq for seq in asked))
+        and (
+            message.body.turn_policy is TurnPolicy.STEER or message.seq in stopped_for or any(message.seq > seq for seq in asked)
+        )
     )
 
 

@@ -52,15 +52,24 @@ class _Sorted:
     ended: list[FromChild] = field(default_factory=list)
     """The ends of runs, which closed calls."""
 
+    @property
+    def was_stopped(self) -> bool:
+        """Whether all that was waited for are runs that were stopped for the person's words."""
+        rest = (*self.run, *self.moved, *self.open, *self.asleep, *self.working)
+        return not rest and any(closed.pending.stopping for closed in self.closed)
+
 
 def held(view: View, turn: Turn, steering: tuple[Message, ...]) -> Action:
     """Choose what a turn does that waits; times that have come always lead to something."""
     known = {pending.prompt_id for pending in turn.asked}
     responses = tuple(entry for entry in view.inbox if isinstance(entry, Response) and entry.prompt_id in known)
     words = children.words_of(view, turn)
-    if words and not view.begun:  # a step that has begun ends first: its records end with it
-        return Relay(words=words)
+    late = None if view.begun else _too_late(view, turn, responses)
+    if late is not None:
+        return late
     found = _sort(view, turn, responses)
+    if words and not (found.run and view.begun):  # calls that have begun end first: their records end with their step
+        return Relay(words=words)
     if found.run and view.retry_at is not None and view.retry_at > view.now:
         return Rest(timer_at=view.retry_at, again=True)
     if found.run or found.closed:
@@ -71,6 +80,7 @@ def held(view: View, turn: Turn, steering: tuple[Message, ...]) -> Action:
             consumed=tuple(one for one in responses if found.stop is None or one not in found.stop.consumed),
             raised=found.raised,
             ended=tuple(found.ended),
+            steer=steering if found.was_stopped else (),
         )
     if found.stop is not None:
         return replace(found.stop, settle=tuple(one.prompt_id for one in (*found.open, *found.moved)))
@@ -96,27 +106,29 @@ def _sort(view: View, turn: Turn, responses: Sequence[Response]) -> _Sorted:
         elif pending.stage is Stage.ASLEEP:
             _wake(view, pending, found)
         elif pending.child is not None:
-            _worked(pending, ends.get(pending.child), found)
+            _worked(view, pending, ends.get(pending.child), found)
         elif answer is not None:
             _answered(view, pending, answer, found)
-        elif _over(view, pending):
+        elif _over(view, pending, view.now):
             _expired(view, pending, found)
         else:
             found.open.append(pending)
     return found
 
 
-def _worked(pending: Pending, end: FromChild | None, found: _Sorted) -> None:
-    if end is None:
+def _worked(view: View, pending: Pending, end: FromChild | None, found: _Sorted) -> None:
+    if end is None and pending.stop_by is not None and pending.stop_by <= view.now:
+        found.closed.append(children.unheard(pending))
+    elif end is None:
         found.working.append(pending)
     else:
         found.closed.append(children.closed_by(pending, end))
         found.ended.append(end)
 
 
-def _over(view: View, pending: Pending) -> bool:
+def _over(view: View, pending: Pending, at: int) -> bool:
     prompt = view.open.get(pending.prompt_id)
-    return prompt is not None and prompt.expires_at is not None and prompt.expires_at <= view.now
+    return prompt is not None and prompt.expires_at is not None and prompt.expires_at <= at
 
 
 def _wake(view: View, pending: Pending, found: _Sorted) -> None:
@@ -207,7 +219,7 @@ def _spoken(view: View, turn: Turn, found: _Sorted, steering: tuple[Message, ...
         if answer is not None:
             return answer
         if message in steering and found.working:  # what runs is stopped and has come to its end before the words are taken in
-            return children.interrupt(turn)
+            return children.interrupt(turn, message)
         if message in steering:
             closed = (*(_ignored(pending) for pending in found.open), *(_woken(view, pending) for pending in found.asleep))
             settle = tuple((pending.prompt_id, PromptOutcome.IGNORED) for pending in found.open)
@@ -219,7 +231,7 @@ def typed(view: View, turn: Turn, waiting: Sequence[Pending], message: Message) 
     """The answer that a message is: to the first open prompt of its place that it is later than, or none."""
     here = (message.body.channel, message.body.address)
     for pending in waiting:
-        prompt = view.open.get(pending.prompt_id)
+        prompt = view.open.get(pending.prompt_id) or view.answered.get(pending.prompt_id)
         asked_after = view.asked_after.get(pending.prompt_id)
         if prompt is None or asked_after is None or message.seq <= asked_after or here not in _places(turn, pending):
             continue
@@ -227,6 +239,24 @@ def typed(view: View, turn: Turn, waiting: Sequence[Pending], message: Message) 
         if chosen is None and message.body.author.id not in prompt.speakers:
             return None
         return Answer(message=message, prompt_id=pending.prompt_id, option_id=chosen or "")
+    return None
+
+
+def _too_late(view: View, turn: Turn, responses: Sequence[Response]) -> Answer | None:
+    """The answer that a message is to a prompt that was answered, or ran out, since: it must not count for the one after it."""
+    answered = {response.prompt_id: response.seq for response in responses}
+    for message in (entry for entry in view.inbox if isinstance(entry, Message)):
+        if message.denied is not None or message.unjudged:
+            continue
+        there = [
+            one
+            for one in turn.asked
+            if message.seq < answered.get(one.prompt_id, message.seq + 1) and not _over(view, one, message.at)
+        ]
+        answer = typed(view, turn, there, message)
+        gone = {one.prompt_id for one in there if one.prompt_id in answered or _over(view, one, view.now)}
+        if answer is not None and answer.prompt_id in gone:
+            return answer
     return None
 
 
@@ -322,4 +352,6 @@ def _told(view: View, turn: Turn) -> Tell | None:
 def _timers(view: View, found: _Sorted) -> list[int]:
     prompts = [view.open[pending.prompt_id] for pending in found.open if pending.prompt_id in view.open]
     times = [at for prompt in prompts for at in (prompt.expires_at, prompt.remind_at)]
-    return [at for at in (*times, *(pending.until for pending in found.asleep)) if at is not None]
+    times += [pending.until for pending in found.asleep]
+    times += [pending.stop_by for pending in found.working]
+    return [at for at in times if at is not None]

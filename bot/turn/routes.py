@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from bot.turn.change import NewPrompt
 from bot.turn.state import Copy, Purpose, Turn
+from channels.cards import MAX_ITEMS
 from durable_core.model import AnswerPolicy
 
 Mint: TypeAlias = Callable[[], str]
@@ -24,7 +25,8 @@ def put(turn: Turn, prompts: Sequence[NewPrompt], *, now: int, mint: Mint) -> tu
     alike: dict[str, list[NewPrompt]] = {}
     for prompt in prompts:
         alike.setdefault(_kinship(turn, prompt), []).append(prompt)
-    leaders = {one.prompt_id: sharing for sharing in alike.values() if len(sharing) > 1 for one in sharing}
+    cards = [kin[at : at + MAX_ITEMS] for kin in alike.values() for at in range(0, len(kin), MAX_ITEMS)]
+    leaders = {one.prompt_id: sharing for sharing in cards if len(sharing) > 1 for one in sharing}
     placed = []
     for prompt in prompts:
         timed = _timed(prompt, now)

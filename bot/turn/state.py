@@ -124,8 +124,15 @@ class Pending:
     """The run that does it."""
     requests: tuple[ChildRequest, ...] = ()
     """What that run asks people."""
-    stopping: bool = False
-    """It was told to stop, and has not ended yet."""
+    stop_by: int | None = None
+    """When it is waited for no longer, once it was told to stop."""
+    stopped_for: int = 0
+    """The message that it was told to stop for."""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether its run was told to stop, and has not ended yet."""
+        return self.stop_by is not None
 
     @property
     def cards(self) -> tuple[Copy, ...]:
@@ -307,6 +314,9 @@ class FromChild:
     seq: int
     submission_id: str
     run_id: str
+    """The run itself: of words, also one that the call's run started."""
+    call_id: str
+    """The call that it works for."""
     kind: str
     """`asked`, `resolved`, `progress` or `child` (it has ended)."""
     told: Mapping[str, JsonValue]

@@ -148,6 +148,8 @@ class View:
     state: State
     inbox: tuple[Input, ...]
     open: Mapping[str, OpenPrompt] = field(default_factory=dict)
+    answered: Mapping[str, OpenPrompt] = field(default_factory=dict)
+    """Prompts whose answers wait in the inbox, as they were while they were open."""
     asked_after: Mapping[str, int] = field(default_factory=dict)
     """Prompts and the last input that came before each: what a person said earlier is no answer to it."""
     now: int

@@ -146,12 +146,13 @@ def end_commit(
     seen: int,
     at: int,
     children: tuple[str, ...] = (),
+    prompts: Sequence[str] = (),
     shown: Sequence[Any] = (),
     surface: Surface,
 ) -> StepCommit:
-    """Return the commit that ends a run; its children that nobody waits for any more are cancelled.
+    """Return the commit that ends a run; its children and its questions that nobody waits for any more are cancelled.
 
-    `shown` is what the body showed since its last entry.
+    `prompts` are its open questions, `shown` is what the body showed since its last entry.
     """
     result = internal.read(end.output)
     outcome = {COMPLETED: Outcome.COMPLETED, CANCELLED: Outcome.ABORTED}.get(end.reason, Outcome.FAILED)
@@ -159,8 +160,12 @@ def end_commit(
     events = [*_last_shown(shown), _event_of(f"run.{end.reason}", {}, refs=((part, f"step:{step_no}#/{part}"),))]
     if step_no == 0:
         events.insert(0, _event_of("run.started", {"workflow": claim.name}))
+    who = Asker(run_id=claim.run_id, workflow=claim.name, origin=start.origin, now=at)
     outbox = [internal.child_cancel(child) for child in children]
-    outbox += surface.end(Asker(run_id=claim.run_id, workflow=claim.name, origin=start.origin, now=at), end.reason)
+    for prompt_id in prompts:
+        events.insert(-1, _withdrawn(prompt_id))
+        outbox += surface.resolve(who, prompt_id, PromptOutcome.CANCELLED, None)
+    outbox += surface.end(who, end.reason)
     if start.parent is not None:
         outbox.append(internal.child_result(start.parent.run_id, start.parent.op, claim.run_id, result))
     return StepCommit(
@@ -181,6 +186,20 @@ def end_commit(
         outbox=tuple(outbox),
         phase=Phase.IDLE,
         end=end.reason,
+    )
+
+
+def with_end(last: StepCommit, end: StepCommit) -> StepCommit:
+    """Return the commit of a run's last entry together with its end: one transaction, two rows of the log."""
+    return replace(
+        end,
+        step_n=last.step_n,
+        before=last.step,
+        consumed=last.consumed,
+        outcomes=(*last.outcomes, *end.outcomes),
+        events=(*last.events, *end.events),
+        outbox=(*last.outbox, *end.outbox),
+        starts=last.starts,
     )
 
 
@@ -243,11 +262,14 @@ def _withdraw(live: Live, op_id: str, asking: _Asking, surface: Surface) -> None
     prompt, child = live.prompts.pop(op_id, None), live.children.pop(op_id, None)
     if prompt is not None and prompt.prompt_id not in live.settled:
         asking.settle.append(PromptSettlement(prompt_id=prompt.prompt_id, outcome=PromptOutcome.CANCELLED))
-        data = {"request_id": prompt.prompt_id, "outcome": PromptOutcome.CANCELLED.value}
-        asking.events.append(_event_of("input.resolved", data))
+        asking.events.append(_withdrawn(prompt.prompt_id))
         asking.outbox.extend(surface.resolve(asker(live), prompt.prompt_id, PromptOutcome.CANCELLED, None))
     if child is not None and child not in live.wants.results and child not in live.wants.children:
         asking.outbox.append(internal.child_cancel(child))
+
+
+def _withdrawn(prompt_id: str) -> EventDraft:
+    return _event_of("input.resolved", {"request_id": prompt_id, "outcome": PromptOutcome.CANCELLED.value})
 
 
 def _ask(live: Live, op: Operation, asking: _Asking, keep_ms: int | None, surface: Surface) -> None:

@@ -82,6 +82,10 @@ class Waiters:
             self._busy.discard(run_id)
             self._on_change((run_id,))
 
+    def is_busy(self, run_id: str) -> bool:
+        """Whether this process advances a run."""
+        return run_id in self._busy
+
     def ended(self, run_id: str, reason: str, output: bytes) -> None:
         """Tell who waits how a run has ended: its end is committed."""
         for flag in self._flags.get(run_id, ()):
@@ -157,9 +161,10 @@ class RunHandle:
                 while True:
                     flag.clear()
                     try:
-                        run = await self.engine.store.run(self.run_id)
-                        if run.status is RunStatus.ENDED:
-                            return await result_of(self.engine.store, run)
+                        if not self.engine.waiters.is_busy(self.run_id):  # else its end is told, or that it was given back
+                            run = await self.engine.store.run(self.run_id)
+                            if run.status is RunStatus.ENDED:
+                                return await result_of(self.engine.store, run)
                     except Unavailable:
                         await asyncio.sleep(AGAIN_SECONDS)
                     else:
@@ -235,3 +240,10 @@ def status_of(status: str, phase: str, end_reason: str | None, stranded: str | N
     if stranded is not None:
         return "stranded"
     return "waiting" if phase == Phase.WAITING or delayed else "running"
+
+
+def row_view(row: tuple[Any, ...], now: int) -> RunView:
+    """Return a run as its columns tell of it."""
+    run_id, name, status, phase, end_reason, stranded, created_at, ended_at, wake_at = row
+    word = status_of(status, phase, end_reason, stranded, delayed=is_delayed(phase, wake_at, now))
+    return RunView(run_id=run_id, workflow=name, status=word, reason=stranded, created_at=created_at, ended_at=ended_at)

@@ -95,6 +95,8 @@ class StepCommit:
     step_n: int
     """Must equal the run's `step_no`, or the claim is stale."""
     step: StepDraft
+    before: StepDraft | None = None
+    """A step that was finished just before, with nothing between the two: it is `step_n`, and `step` the one after it."""
     seen: int
     """Highest command seq this worker knows of; more than that wakes the run again."""
     consumed: tuple[int, ...] = ()
@@ -124,6 +126,11 @@ class StepCommit:
     """A reason ends the run: addresses are freed, unconsumed input is aborted, open prompts are cancelled."""
     extra: tuple[Extra, ...] = ()
 
+    @property
+    def last_n(self) -> int:
+        """The number of `step`: what is consumed is consumed by it."""
+        return self.step_n if self.before is None else self.step_n + 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
@@ -134,3 +141,11 @@ class Committed:
     commands: tuple[Command, ...]
     """Came in since `seen`; empty when the run was released."""
     now: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenOpen:
+    """What was open in a run when its end was worded: the events of the end tell of this turn and of these prompts."""
+
+    turn_id: str | None
+    prompts: frozenset[str]

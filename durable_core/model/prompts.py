@@ -81,11 +81,11 @@ class PromptAnswer:
     refused: str | None = None
     """Why it is refused whatever the prompt says: taken down, settles nothing."""
     tell: OutboxDraft | None = None
-    """Owed to the one who answered when the answer settles nothing."""
+    """Owed to the one who answered when the answer settles nothing; once, where several answers name one delivery."""
     events: tuple[EventDraft, ...] = ()
     """Appended when the answer settles the prompt."""
     counted: tuple[EventDraft, ...] = ()
-    """Appended when the answer counts and more are needed."""
+    """When the answer counts and more are needed, the one for its place among the votes is appended, or the last."""
     where: str = ""
     """From where it came, for the audit: a channel and an address, or the name of an interface."""
     judge: bool = False
@@ -133,7 +133,7 @@ class Verdict:
     """Owed to the one who answered when the answer settles nothing."""
     events: tuple[EventDraft, ...] = ()
     counted: tuple[EventDraft, ...] = ()
-    """Appended when the answer counts and more are needed."""
+    """As in `PromptAnswer`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

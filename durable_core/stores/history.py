@@ -29,7 +29,7 @@ _LEAST: Final = 2
 
 def of_commit(commit: StepCommit) -> tuple[EventDraft, ...]:
     """Tell of a finished step, unless its row says it all; what there is nothing of is left out, since most steps have little."""
-    told: dict[str, Storable] = {"n": commit.step_n, "phase": commit.phase.value}
+    told: dict[str, Storable] = {"n": commit.last_n, "phase": commit.phase.value}
     if commit.turn_id is not None:
         told["turn"] = commit.turn_id
     if commit.consumed:

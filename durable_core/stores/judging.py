@@ -9,13 +9,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from durable_core.model import AnswerPolicy, AnswerStatus, Prompt, PromptAnswer, PromptOutcome, Verdict, Vote
+from durable_core.codec import decode, encode
+from durable_core.model import AnswerPolicy, AnswerStatus, EventDraft, Prompt, PromptAnswer, PromptOutcome, Verdict, Vote
 
 NOT_YOURS: Final = "not_yours"
 ALREADY_VOTED: Final = "already_voted"
 CHANGING: Final = frozenset({AnswerStatus.SETTLED, AnswerStatus.COUNTED})
 """The prompt is another one afterwards, and its cards show it."""
 VAIN: Final = frozenset({AnswerStatus.REFUSED, AnswerStatus.ALREADY_SETTLED})
+"""Whoever answered so changed nothing."""
+TOLD: Final = VAIN | {AnswerStatus.COUNTED}
 """Whoever answered so is owed a word."""
 _YES: Final = frozenset({PromptOutcome.APPROVED, PromptOutcome.ANSWERED})
 
@@ -80,6 +83,11 @@ def voted(prompt: Prompt, answer: PromptAnswer, at: int) -> Prompt:
     return replace(prompt, votes=in_order((*prompt.votes, vote)))
 
 
+def counted_as(before: Prompt, drafts: tuple[EventDraft, ...]) -> tuple[EventDraft, ...]:
+    """Return the event for the place that a vote takes; where there are fewer, the last."""
+    return (drafts[min(len(before.votes), len(drafts) - 1)],) if drafts else ()
+
+
 def in_order(votes: Iterable[Vote]) -> tuple[Vote, ...]:
     """Return votes with the first ones first; of one millisecond, by who gave them."""
     return tuple(sorted(votes, key=lambda vote: (vote.at, vote.principal)))
@@ -134,3 +142,27 @@ def _weighed(prompt: Prompt, answer: PromptAnswer) -> Judged:
     """Judge an answer of somebody who may: whether more have to say the same."""
     more = leaves_vote(prompt, answer) and len(prompt.votes) + 1 < prompt.quorum
     return Judged(AnswerStatus.COUNTED) if more else _SETTLED
+
+
+class AnswerResult(NamedTuple):
+    """What is kept of an answer beside its submission."""
+
+    status: AnswerStatus
+    reason: str | None
+    prompt_id: str | None
+
+
+def answer_detail(prompt_id: str, status: AnswerStatus, reason: str | None) -> bytes:
+    """Write what became of an answer, for its submission."""
+    return encode({"status": status.value, "reason": reason, "prompt_id": prompt_id})
+
+
+def answer_result(detail: bytes | None) -> AnswerResult:
+    """Read what became of an answer; one whose run ended first says so."""
+    match decode(detail) if detail else None:
+        case {"status": str(status), "reason": str(reason), "prompt_id": str(prompt_id)}:
+            return AnswerResult(AnswerStatus(status), reason, prompt_id)
+        case {"status": str(status), "prompt_id": str(prompt_id)}:
+            return AnswerResult(AnswerStatus(status), None, prompt_id)
+        case _:
+            return AnswerResult(AnswerStatus.REFUSED, "ended", None)

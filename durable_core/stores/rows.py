@@ -7,21 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import orjson
 
-from durable_core.codec import decode, encode
+from durable_core import versions
 from durable_core.errors import CannotOpen, ContentGone, KeyMissing
 from durable_core.model import (
     Abilities,
+    Admission,
     AnswerPolicy,
-    AnswerStatus,
     AuditEntry,
     Claim,
+    ClaimRequest,
     Command,
     CommandKind,
     Event,
+    NewRun,
     Outcome,
     Phase,
     Prompt,
@@ -41,6 +43,8 @@ from durable_core.stores.sealing import Place
 
 Columns = Sequence[Any]
 
+FIRST: Final = 1
+"""The number of a new run's first command."""
 REMEMBERED_MS: Final = 900_000
 """How long a worker that has gone is remembered; longer than it takes until a run is stranded."""
 
@@ -324,6 +328,52 @@ def abilities(able: Abilities) -> dict[str, str | int]:
     }
 
 
+def is_able(able: Abilities, new: NewRun) -> bool:
+    """Tell whether a worker is able to take a run that is just being made."""
+    kinds = able.sessions if new.kind is RunKind.SESSION else new.name in able.workflows
+    return kinds and able.min_readable <= versions.CURRENT_SPEC <= able.current
+
+
+def begun(admission: Admission, new: NewRun, request: ClaimRequest, *, at: int) -> Claim:
+    """Return the claim of a run that was made and taken in one transaction, its first input in its inbox."""
+    first = Command(
+        seq=FIRST,
+        kind=admission.kind or CommandKind.MESSAGE,
+        body=admission.body,
+        submission_id=admission.submission_id,
+        principal=admission.principal,
+        at=at,
+    )
+    return Claim(
+        run_id=new.run_id,
+        epoch=1,
+        owner=request.owner,
+        kind=new.kind,
+        name=new.name,
+        creator=new.creator,
+        header=new.header,
+        spec_version=versions.CURRENT_SPEC,
+        deployment=new.deployment,
+        step_no=0,
+        attempt=1,
+        charged=0,
+        crashes=0,
+        interrupted=False,
+        last_error=None,
+        retry_at=None,
+        step_started_at=at,
+        now=at,
+        created_at=at,
+        deadline_at=None if new.lifetime_ms is None else at + new.lifetime_ms,
+        phase=Phase.IDLE,
+        turn_id=None,
+        signals=Signals(inbox_seq=FIRST, cancel_pending=False),
+        commands=(first,),
+        prompts=(),
+        records=(),
+    )
+
+
 def names(values: Sequence[str]) -> str:
     """Write names as a JSON array."""
     return orjson.dumps(list(values)).decode()
@@ -340,27 +390,3 @@ def refs_to(refs: Sequence[tuple[str, str]]) -> str | None:
 def refs_from(text: str | None) -> tuple[tuple[str, str], ...]:
     """Read an event's references."""
     return tuple((field, target) for field, target in orjson.loads(text)) if text else ()
-
-
-class AnswerResult(NamedTuple):
-    """What is kept of an answer beside its submission."""
-
-    status: AnswerStatus
-    reason: str | None
-    prompt_id: str | None
-
-
-def answer_detail(prompt_id: str, status: AnswerStatus, reason: str | None) -> bytes:
-    """Write what became of an answer, for its submission."""
-    return encode({"status": status.value, "reason": reason, "prompt_id": prompt_id})
-
-
-def answer_result(detail: bytes | None) -> AnswerResult:
-    """Read what became of an answer; one whose run ended first says so."""
-    match decode(detail) if detail else None:
-        case {"status": str(status), "reason": str(reason), "prompt_id": str(prompt_id)}:
-            return AnswerResult(AnswerStatus(status), reason, prompt_id)
-        case {"status": str(status), "prompt_id": str(prompt_id)}:
-            return AnswerResult(AnswerStatus(status), None, prompt_id)
-        case _:
-            return AnswerResult(AnswerStatus.REFUSED, "ended", None)

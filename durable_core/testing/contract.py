@@ -1,4 +1,4 @@
-"""StoreContract: every promise of `store.Store`, S1 to S42, as one suite to subclass.
+"""StoreContract: every promise of `store.Store`, S1 to S43, as one suite to subclass.
 
 What lives here: the sum of the groups. What does not: any test, each is in the module of its concept.
 """

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from durable_core.errors import Conflict, NotFound, PromptTaken
+from durable_core.errors import Conflict, NotFound, PromptTaken, RunChanged
 from durable_core.model import (
     AnswerPolicy,
     AnswerStatus,
@@ -19,6 +19,8 @@ from durable_core.model import (
     Phase,
     PromptOutcome,
     PromptSettlement,
+    RunStatus,
+    SeenOpen,
     Sent,
     Verdict,
 )
@@ -243,6 +245,19 @@ class Prompts(StoreBench):
         assert late.prompt is not None
         assert late.prompt.outcome is PromptOutcome.CANCELLED
         assert await asleep(store)
+
+    async def test_s16_an_end_that_was_worded_for_something_else_changes_nothing(self, store: Store) -> None:
+        claim, prompt_id = await asked(store)
+        run = await store.run(claim.run_id)
+        seen = SeenOpen(turn_id=run.turn_id, prompts=frozenset({prompt_id}))
+        await store.answer(answer(prompt_id))
+        for old in (seen, replace(seen, prompts=frozenset(), turn_id="turn_of_before")):
+            with pytest.raises(RunChanged):
+                await store.end(claim.run_id, reason="reset", events=(event("never"),), seen=old)
+        assert (await store.run(claim.run_id)).status is RunStatus.OPEN
+        assert await store.end(claim.run_id, reason="reset", events=(event("over"),), seen=replace(seen, prompts=frozenset()))
+        assert [e.body for e in await store.events(claim.run_id)] == [body("over")]
+        assert (await store.prompt(prompt_id)).outcome is PromptOutcome.APPROVED
 
     # ── S17 ──
     async def test_s17_settling_wakes_the_run_with_a_response(self, store: Store) -> None:

@@ -231,6 +231,7 @@ DAY = timedelta(days=1)
     [
         (Approval(when=over("sum", 1)), "over() names 'sum', which is no parameter"),
         (Approval(when=once(arguments=("sum",))), "once() names 'sum', which is no parameter"),
+        (Approval(when=once(arguments=("token",))), "once() names 'token', which is secret"),
         (Approval(when=once), "when=once lacks its brackets: once()"),  # type: ignore[arg-type]
         (Approval(when=always), "when= takes a policy, not an approval"),  # type: ignore[arg-type]
         (Approval(when="always"), "when='always' is neither a policy nor a function"),  # type: ignore[arg-type]

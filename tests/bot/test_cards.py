@@ -196,6 +196,10 @@ def test_who_is_unknown_is_somebody() -> None:
 def test_a_buttons_value_is_read_as_it_was_written() -> None:
     assert read_button(button_value("prm_1", "approve")) == Pressed("prm_1", "approve")
     assert read_button(button_value("prm_1", "")) == Pressed("prm_1", "")
+    for option_id in ("*", "*approve", "?", "?text", "=", "==", "a:b"):
+        assert read_button(button_value("prm_1", option_id)) == Pressed("prm_1", option_id), (
+            "an author's own id is no mark of ours"
+        )
     assert read_button(all_value("prm_1", "deny")) == Pressed("prm_1", "deny", for_all=True)
     assert read_button(form_value("prm_1", "text")) == Pressed("prm_1", "text", opens_form=True)
 

@@ -131,8 +131,10 @@ async def test_an_option_is_one_answer_with_what_was_filled_in() -> None:
     (result,) = await desk.click("prm_1:approve", fields={"edit.amount": "20"})
     assert result.status == "settled"
     (given,) = desk.answers.given
-    assert (given["prompt"], given["option"], given["key"], given["fields"]) == ("prm_1", "approve", "k", {"edit.amount": "20"})
-    assert given["at"] == ("formal", "formal:v1:a")
+    way = given["way"]
+    assert (given["prompt"], given["option"], way.key, given["fields"]) == ("prm_1", "approve", "k", {"edit.amount": "20"})
+    assert way.at == way.tell_at == ("formal", "formal:v1:a")
+    assert way.together == ()
     await desk.click("prm_1:", fields={"text": "my own"})
     assert (desk.answers.given[-1]["option"], desk.answers.given[-1]["fields"]) == ("", {"text": "my own"})
 
@@ -144,7 +146,7 @@ async def test_an_option_is_one_answer_with_what_was_filled_in() -> None:
 async def test_all_is_an_answer_for_each_open_approval_of_the_card(choice: str) -> None:
     desk = Desk(group(None, PromptOutcome.DENIED, None, None, kinds={4: "rerun"}))
     results = await desk.click(f"prm_1:*{choice}")
-    assert [(given["prompt"], given["option"], given["key"]) for given in desk.answers.given] == [
+    assert [(given["prompt"], given["option"], given["way"].key) for given in desk.answers.given] == [
         ("prm_1", choice, "k#prm_1"),
         ("prm_3", choice, "k#prm_3"),
     ]
@@ -156,7 +158,9 @@ async def test_who_may_not_answer_some_is_told_once_and_answers_the_others() -> 
     desk.answers.refused = {"prm_1", "prm_2"}
     results = await desk.click("prm_1:*approve")
     assert [result.status for result in results] == ["refused", "refused", "settled"]
-    assert [given["tell"] for given in desk.answers.given] == [True, False, False]
+    ways = [given["way"] for given in desk.answers.given]
+    assert len({way.submission_id for way in ways}) == 3
+    assert {way.together for way in ways} == {tuple(way.submission_id for way in ways)}  # told in one
 
 
 async def test_all_of_a_card_that_is_settled_says_by_whom() -> None:
@@ -169,8 +173,8 @@ async def test_all_of_what_is_not_known_is_refused() -> None:
     (result,) = await Desk({}).click("prm_forged:*approve")
     assert result.reason == "This request is no longer known. Ask again."
     desk = Desk(group(None))
-    await desk.click("prm_1:*delete")
-    assert [given["option"] for given in desk.answers.given] == ["delete"]  # no option: the answers refuse it
+    (result,) = await desk.click("prm_1:*delete")
+    assert (result.status, desk.answers.given) == ("refused", [])
 
 
 # ── forms ──

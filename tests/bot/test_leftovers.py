@@ -70,7 +70,7 @@ def sessions(thread: Thread) -> Sessions:
     return Sessions(
         store=thread.store,
         streams=thread.streams,
-        answers=thread.answers,
+        prompts=thread.prompts,
         agents=["support"],
         deployment="v1",
         lifetime_ms=None,

@@ -35,7 +35,7 @@ def _run() -> Matrix:
 def test_a_story_without_deaths(matrix: Matrix, story: Story) -> None:
     verdict = matrix.calm[story.name]
     assert verdict.breaches == []
-    assert verdict.models == len(story.said) + len(story.tools)
+    assert verdict.models == len(story.said) + len(story.tools) + len(story.flows)
     assert verdict.begins == verdict.effects == len(story.tools)
     assert verdict.reruns == 0
 

@@ -88,8 +88,8 @@ async def test_a_click_on_a_card_whose_session_ended(tmp_path: Path, answered: b
         posting = await shop.slack.click(card, "Approve", "alice")
         assert posting.status == 200
         (told,) = await whispered(shop, "alice")
-        how = "Denied by Alice" if answered else "No longer needed: the turn was stopped"
-        assert told == f"This was settled before: {how}."
+        ended = "This conversation has ended. Nothing was done with your answer."
+        assert told == ("This was settled before: Denied by Alice." if answered else ended)
         assert shop.books.refunds == []
 
 

@@ -150,6 +150,11 @@ async def put(tx: Tx, run_id: str, drafts: Sequence[OutboxDraft], at: int) -> No
     tx.changed.add(run_id)
 
 
+async def owes(tx: Tx, delivery_id: str) -> bool:
+    """Tell whether something is, or was, owed under an id."""
+    return await tx.one("SELECT 1 FROM moor_outbox WHERE delivery_id = $1", delivery_id) is not None
+
+
 async def edit_copies(tx: Tx, run_id: str, prompt_ids: Sequence[str], at: int) -> None:
     """Owe an edit to every posted copy of cards, sent or not: in its lane the edit comes after the post.
 

@@ -40,6 +40,7 @@ from durable_core.model import (
     Record,
     RecordKind,
     Run,
+    SeenOpen,
     Sent,
     Signals,
     Step,
@@ -147,11 +148,21 @@ class PostgresStore(Store):
     async def admit(self, admission: Admission) -> Receipt:
         return await self._inbox.admit(admission)
 
+    async def begin(self, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
+        receipt, claim = await self._inbox.begin(admission, request)
+        if claim is not None:
+            self._holding.begun(claim)
+        return receipt, claim
+
     async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
         return await self._database.write(lambda tx: prompts.answer(tx, answer), label=SETTLE)
 
-    async def end(self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = ()) -> bool:
-        return await self._database.write(lambda tx: commits.end(tx, run_id, reason=reason, drafts=events, extra=extra))
+    async def end(
+        self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = (), seen: SeenOpen | None = None
+    ) -> bool:
+        return await self._database.write(
+            lambda tx: commits.end(tx, run_id, reason=reason, drafts=events, extra=extra, seen=seen)
+        )
 
     # ── reading ──
 

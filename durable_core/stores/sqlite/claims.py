@@ -12,16 +12,20 @@ from typing import Final
 from durable_core.errors import DurableError, LeaseLost
 from durable_core.model import (
     ALONE_AFTER_CRASHES,
+    Admission,
     Claim,
     ClaimRequest,
     Command,
     CommandKind,
     EventDraft,
     Prompt,
+    Receipt,
     Record,
     Signals,
+    ToRun,
 )
 from durable_core.stores import history, rows
+from durable_core.stores.sqlite import admission as admissions
 from durable_core.stores.sqlite import events, votes
 from durable_core.stores.sqlite.runs import RELEASED_WAKE, fence
 from durable_core.stores.sqlite.tx import UNOPENABLE_MS, Row, Tx
@@ -121,6 +125,18 @@ def claim(tx: Tx, request: ClaimRequest) -> list[Claim]:
     return taken
 
 
+def begin(tx: Tx, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
+    """Accept a first input, and take the run that it makes where that is due at once."""
+    receipt = admissions.admit(tx, admission)
+    new = None if receipt.deduplicated or isinstance(admission.target, ToRun) else admission.target.new
+    fresh = receipt.created and receipt.seq == rows.FIRST
+    if new is None or not fresh or new.wake_at is not None or not rows.is_able(request.abilities, new):
+        return receipt, None
+    _take_row(tx, request, new.run_id)
+    tx.changed.discard(new.run_id)
+    return receipt, rows.begun(admission, new, request, at=tx.now)
+
+
 def lose_expired(tx: Tx) -> int:
     """Take back runs whose lease is over, whoever holds them."""
     return _lose(tx, "lease_until < :now", {"error": "lease expired"})
@@ -202,11 +218,15 @@ def records(tx: Tx, run_id: str, step_n: int) -> tuple[Record, ...]:
 
 
 def _take(tx: Tx, request: ClaimRequest, run_id: str) -> Claim:
+    return _loaded(tx, _take_row(tx, request, run_id))
+
+
+def _take_row(tx: Tx, request: ClaimRequest, run_id: str) -> Row:
     lease_until = tx.now + request.lease_ms
     row = tx.one(_TAKE, {"run_id": run_id, "owner": request.owner, "lease_until": lease_until, "now": tx.now})
     if row is None:
         raise LeaseLost(run_id, 0)
-    return _loaded(tx, row)
+    return row
 
 
 def _loaded(tx: Tx, row: Row) -> Claim:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from durable_core import versions
-from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, Redacted
+from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, Redacted, RunChanged
 from durable_core.model import (
     Committed,
     EventDraft,
@@ -18,6 +18,7 @@ from durable_core.model import (
     PromptDraft,
     RecordKind,
     RunStatus,
+    SeenOpen,
     Signals,
     StepCommit,
 )
@@ -32,7 +33,7 @@ _STEP: Final = """
 """
 # Back to a fresh step; a cancel that came after those consumed stays pending.
 _NEXT: Final = """
-    step_no = step_no + 1, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL, last_error = NULL,
+    step_no = :step_no, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL, last_error = NULL,
     cancel_seq = CASE WHEN cancel_seq = :cancelled THEN 0 ELSE cancel_seq END,
     phase = :phase, turn_id = :turn_id, last_at = :at, spec_version = :spec, stranded = NULL, stranded_code = NULL,
     event_seq = :event_seq, event_index = :event_index
@@ -100,7 +101,7 @@ def commit(tx: Tx, commit: StepCommit) -> Committed:
     tx.changed.add(commit.run_id)
     kept = not (commit.release or commit.end)
     return Committed(
-        step_no=commit.step_n + 1,
+        step_no=commit.last_n + 1,
         signals=Signals(inbox_seq=held.inbox_seq, cancel_pending=cancel_seq > 0),
         commands=claims.commands_after(tx, commit.run_id, commit.seen) if kept and held.inbox_seq > commit.seen else (),
         now=tx.now,
@@ -146,22 +147,31 @@ def append(tx: Tx, run_id: str, epoch: int, drafts: Sequence[EventDraft]) -> Sig
     return held.signals
 
 
-def end(tx: Tx, run_id: str, *, reason: str, drafts: Sequence[EventDraft], extra: Sequence[Extra]) -> bool:
+def end(tx: Tx, run_id: str, *, reason: str, drafts: Sequence[EventDraft], extra: Sequence[Extra], seen: SeenOpen | None) -> bool:
     """End a run by SQL alone; False when it had ended.
 
     Raises:
         NotFound: no such run.
+        RunChanged: it is no longer as it was seen.
     """
     row = tx.one("SELECT status, last_at FROM moor_run WHERE run_id = ?", (run_id,))
     if row is None:
         raise NotFound("run", run_id)
     if row[0] != RunStatus.OPEN:
         return False
+    if seen is not None and seen != _open_now(tx, run_id):
+        raise RunChanged(run_id)
     events.append(tx, run_id, (*drafts, history.of_end(reason)))
     for statement in extra:
         tx.run(statement.sql, statement.parameters)
     settling.end_run(tx, run_id, reason=reason, at=max(row[1], tx.now))
     return True
+
+
+def _open_now(tx: Tx, run_id: str) -> SeenOpen:
+    (turn_id,) = tx.one("SELECT turn_id FROM moor_run WHERE run_id = ?", (run_id,)) or (None,)
+    rows = tx.all("SELECT prompt_id FROM moor_prompt WHERE run_id = ? AND outcome IS NULL", (run_id,))
+    return SeenOpen(turn_id=turn_id, prompts=frozenset(row[0] for row in rows))
 
 
 def _move(tx: Tx, run_id: str, move: Move, held: Held, at: int) -> Held:
@@ -178,29 +188,31 @@ def _own(tx: Tx, commit: StepCommit, at: int) -> None:
 
 
 def _write_step(tx: Tx, commit: StepCommit, held: Held, at: int) -> None:
-    run_id, n, step = commit.run_id, commit.step_n, commit.step
-    tx.run(
-        _STEP,
-        (
-            run_id,
-            n,
-            step.kind,
-            step.name,
-            held.attempt,
-            versions.CURRENT_SPEC,
-            held.deployment,
-            tx.seal(run_id, step.input, sealing.step_input(n)),
-            tx.seal(run_id, step.output, sealing.step_output(n)),
-            at if held.step_started_at is None else held.step_started_at,
-            at,
-        ),
-    )
+    run_id, n, attempt, began = commit.run_id, commit.step_n, held.attempt, held.step_started_at
+    for step in (commit.step,) if commit.before is None else (commit.before, commit.step):
+        tx.run(
+            _STEP,
+            (
+                run_id,
+                n,
+                step.kind,
+                step.name,
+                attempt,
+                versions.CURRENT_SPEC,
+                held.deployment,
+                tx.seal(run_id, step.input, sealing.step_input(n)),
+                tx.seal(run_id, step.output, sealing.step_output(n)),
+                at if began is None else began,
+                at,
+            ),
+        )
+        n, attempt, began = n + 1, 1, at
 
 
 def _consume(tx: Tx, commit: StepCommit) -> None:
     turn_id = commit.turn_id if commit.link_turn is None else commit.link_turn
     for seq in commit.consumed:
-        row = tx.one(_CONSUME, (commit.step_n, commit.run_id, seq))
+        row = tx.one(_CONSUME, (commit.last_n, commit.run_id, seq))
         if row is None:
             raise Broken(f"command {seq} of {commit.run_id} is not there to be consumed")
         if turn_id:
@@ -214,7 +226,7 @@ def _open_prompt(tx: Tx, commit: StepCommit, draft: PromptDraft, *, created_seq:
             commit.run_id,
             draft.prompt_id,
             draft.kind,
-            commit.step_n,
+            commit.last_n,
             draft.call_id,
             tx.seal(commit.run_id, draft.body, sealing.prompt_body(draft.prompt_id)),
             draft.requester,
@@ -238,6 +250,7 @@ def _next(tx: Tx, commit: StepCommit, held: Held, at: int, told: Sequence[EventD
         _LET_GO if commit.release or commit.end else _KEEP,
         {
             "run_id": commit.run_id,
+            "step_no": commit.last_n + 1,
             "cancelled": cancelled,
             "phase": commit.phase.value,
             "turn_id": commit.turn_id,

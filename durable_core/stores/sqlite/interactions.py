@@ -12,7 +12,7 @@ from typing import Final
 
 from durable_core.errors import Broken, DurableError, LeaseLost, NotFound
 from durable_core.model import AnswerReceipt, Interaction, Outcome, PromptAnswer, PromptOutcome, SubmissionOutcome, Verdict
-from durable_core.stores import history, judging, rows, sealing
+from durable_core.stores import history, judging, sealing
 from durable_core.stores.sqlite import events, prompts, submissions
 from durable_core.stores.sqlite.tx import UNOPENABLE_MS, Row, Tx
 
@@ -103,7 +103,7 @@ def decide(tx: Tx, verdict: Verdict) -> AnswerReceipt:
     outcome = SubmissionOutcome(
         submission_id=verdict.interaction_id,
         outcome=Outcome.COMPLETED,
-        detail=rows.answer_detail(answer.prompt_id, *judged),
+        detail=judging.answer_detail(answer.prompt_id, *judged),
     )
     submissions.settle(tx, run_id, (outcome,), asked.at)
     prompts.tell(tx, run_id, judged, verdict.tell, asked.at)

@@ -101,6 +101,11 @@ def put(tx: Tx, run_id: str, drafts: Sequence[OutboxDraft], at: int) -> None:
         tx.changed.add(run_id)
 
 
+def owes(tx: Tx, delivery_id: str) -> bool:
+    """Tell whether something is, or was, owed under an id."""
+    return tx.one("SELECT 1 FROM moor_outbox WHERE delivery_id = ?", (delivery_id,)) is not None
+
+
 def edit_copies(tx: Tx, run_id: str, prompt_ids: Iterable[str], at: int) -> None:
     """Owe an edit to every posted copy of cards, sent or not: in its lane the edit comes after the post.
 

@@ -78,7 +78,7 @@ def answer(tx: Tx, answer: PromptAnswer) -> AnswerReceipt:
         digest=answer.digest,
         at=asked.at,
         outcome=None if pending else Outcome.COMPLETED,
-        detail=None if pending else rows.answer_detail(answer.prompt_id, *judged),
+        detail=None if pending else judging.answer_detail(answer.prompt_id, *judged),
     )
     return receipt(answer.submission_id, judged, prompt)
 
@@ -103,7 +103,7 @@ def carry_out(
         if vote:
             votes.put(tx, run_id, answer, at)
             prompt = judging.voted(prompt, answer, at)
-        drafts = settled if judged.status is AnswerStatus.SETTLED else counted
+        drafts = settled if judged.status is AnswerStatus.SETTLED else judging.counted_as(before, counted)
         events.append(tx, run_id, (*drafts, history.of_answer(answer, judged.status, votes=vote)))
         outbox.edit_copies(tx, run_id, (judging.card(before),), at)
     tx.entries += auditing.of_answer(before, answer, judged, at)
@@ -111,8 +111,8 @@ def carry_out(
 
 
 def tell(tx: Tx, run_id: str, judged: Judged, draft: OutboxDraft | None, at: int) -> None:
-    """Owe a word to whoever answered in vain."""
-    if draft is not None and judged.status in judging.VAIN:
+    """Owe a word to whoever settled nothing; one that is owed already under its id is enough."""
+    if draft is not None and judged.status in judging.TOLD and not outbox.owes(tx, draft.delivery_id):
         outbox.put(tx, run_id, (draft,), at)
 
 
@@ -230,5 +230,5 @@ def _found(tx: Tx, submission_id: str) -> AnswerReceipt | None:
     run_id, outcome, detail, prompt_id = row
     if outcome is None:
         return receipt(submission_id, Judged(AnswerStatus.PENDING), prompt(tx, prompt_id))
-    kept = rows.answer_result(tx.open_optional(run_id, detail, sealing.admission_detail(submission_id)))
+    kept = judging.answer_result(tx.open_optional(run_id, detail, sealing.admission_detail(submission_id)))
     return receipt(submission_id, Judged(kept.status, kept.reason), prompt(tx, kept.prompt_id or prompt_id))

@@ -45,6 +45,7 @@ from durable_core.model import (
     Record,
     RecordKind,
     Run,
+    SeenOpen,
     Sent,
     Signals,
     Step,
@@ -154,11 +155,16 @@ class SqliteStore(Store):
     async def admit(self, admission: Admission) -> Receipt:
         return await self._writer.run(lambda tx: admissions.admit(tx, admission), label=ADMIT)
 
+    async def begin(self, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
+        return await self._writer.run(lambda tx: claims.begin(tx, admission, request), label=ADMIT)
+
     async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
         return await self._writer.run(lambda tx: prompts.answer(tx, answer), label=SETTLE)
 
-    async def end(self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = ()) -> bool:
-        return await self._writer.run(lambda tx: commits.end(tx, run_id, reason=reason, drafts=events, extra=extra))
+    async def end(
+        self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = (), seen: SeenOpen | None = None
+    ) -> bool:
+        return await self._writer.run(lambda tx: commits.end(tx, run_id, reason=reason, drafts=events, extra=extra, seen=seen))
 
     # ── reading ──
 

@@ -8,53 +8,15 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from bot.agent import Agent
-from bot.app import Bot
 from bot.approvals import Approval
-from bot.demo import compute_plan, deploy, roll_out
+from bot.demo import compute_plan, roll_out
 from bot.flows import conversation, workflow_tool
 from bot.principal import Principal
-from bot.testing import FakeSlack, running
-from bot.testing.app import App
 from channels.events import Standing
-from channels.slack import Slack
 from durable_core.context import WorkflowContext, step_context
 from durable_core.operations import Option
 from durable_core.registry import workflow
-from durable_core.streams import EventView
-
-PARKED = "SELECT run_id FROM moor_run WHERE kind = 'workflow' AND owner IS NULL AND wake_at IS NOT NULL AND status = 'open'"
-ENDED = "SELECT run_id FROM moor_run WHERE kind = 'workflow' AND status = 'ended'"
-FLOWS = "SELECT run_id FROM moor_run WHERE kind = 'workflow'"
-
-
-@asynccontextmanager
-async def thread(*tools: Any, **options: Any) -> AsyncIterator[tuple[FakeSlack, App]]:
-    async with FakeSlack() as slack:
-        agent = Agent("support", "scripted", tools=tools or [deploy])
-        home = Slack(bot_token=slack.token, signing_secret=slack.signing_secret, api_url=slack.api_url)
-        bot = Bot(agents=[agent], channels=[home], **options)
-        async with running(bot, slack=slack, clock=slack.clock) as app:
-            yield slack, app
-
-
-async def until(app: App, sql: str) -> list[str]:
-    """Wait until a statement finds something; the store tells of changes."""
-    changed = asyncio.Event()
-    unwatch = app.runtime.store.watch(lambda _: changed.set())
-    try:
-        async with asyncio.timeout(10):
-            while not (found := await app.runtime.store.rows(sql, {})):
-                await changed.wait()
-                changed.clear()
-        return [str(row[0]) for row in found]
-    finally:
-        unwatch()
-
-
-async def events(app: App) -> list[EventView]:
-    [[session]] = await app.runtime.store.rows("SELECT run_id FROM moor_run WHERE kind = 'session'", {})
-    return await app.runtime.streams.read(str(session), start=0)
+from tests.bot.flows.threads import ENDED, FLOWS, PARKED, events, thread, until
 
 
 async def test_a_deployment_asks_in_the_thread_waits_and_answers_there() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from bot.access import AccessPolicy, members_only
 from bot.agent import Agent
-from bot.answers import Answers
+from bot.answers import Answers, Way
 from bot.app import Bot
 from bot.approvals import Approval
 from bot.egress import Egress
@@ -22,6 +22,7 @@ from bot.leftovers import Leftovers
 from bot.people import People
 from bot.policies import When
 from bot.principal import Principal
+from bot.prompts import Prompts
 from bot.session.batch import Grace
 from bot.session.handoff import Deploy
 from bot.session.live import WarmHistories
@@ -119,6 +120,7 @@ class Thread:
             leftovers=self.leftovers,
             groups=self.groups,
         )
+        self.prompts = Prompts(store=self.store, answers=self.answers)
         self.runner = SessionRunner(
             store=self.store,
             answers=self.answers,
@@ -205,6 +207,7 @@ class Thread:
         note: str = "",
         key: str | None = None,
         edits: dict[str, Any] | None = None,
+        fields: dict[str, str] | None = None,
     ) -> AnswerReceipt:
         asked = prompt or await self.prompt()
         return await self.answers.admit(
@@ -212,10 +215,9 @@ class Thread:
             option,
             principal=who,
             place=PLACE,
-            source=CHANNEL,
-            key=key or new_id("key"),
-            via="button",
-            note=note,
+            way=Way(via="button", source=CHANNEL, key=key or new_id("key")),
+            words=note,
+            fields=fields,
             edits=edits,
         )
 

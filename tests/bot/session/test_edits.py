@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -16,9 +17,9 @@ from bot.context import ToolContext
 from bot.forget import forget_principal
 from bot.history import AssistantItem, Call, ResultStatus
 from bot.masks import Secret
-from bot.policies import Ruling, deny
+from bot.policies import Ruling, auto, deny
 from bot.principal import Principal
-from bot.session.edits import Edited, edited, read_edit
+from bot.session.edits import Edited, NotEdited, edited, read_edit
 from bot.tools import tool
 from durable_core import codec
 from durable_core.model import AnswerReceipt, AnswerStatus, PromptOutcome
@@ -115,6 +116,19 @@ async def test_what_may_not_be_changed_leaves_the_card(thread: Thread, edits: di
     assert thread.log.ended[-1].startswith("eve 500 ")
 
 
+async def test_no_model_is_asked_about_what_a_person_changed_and_approved(thread: Thread) -> None:
+    judged = Approval(when=auto(criteria=["It is small."]), by=by, edit=["amount"])
+    await ask(thread, ASKED, tools=(replace(pay, approval=judged),))
+    requests = len(thread.model.requests)
+    receipt = await thread.click("approve", BOB, edits={"amount": "50"})
+    for interaction in await thread.store.take_interactions("w1", limit=4, lease_ms=60_000):
+        await thread.answers.evaluate(interaction)
+    assert (await thread.answers.result(receipt)).status is AnswerStatus.SETTLED
+    assert len(thread.model.requests) == requests
+    await thread.work()
+    assert thread.log.ended[-1].startswith("eve 50 ")
+
+
 @pytest.mark.parametrize(
     ("who", "edits"),
     [
@@ -193,7 +207,8 @@ async def test_an_edited_call_that_is_cut_off_is_run_again_as_edited(thread: Thr
     assert body(prompt)["action"]["input"] == {"amount": 6}
     assert body(prompt)["edit"] == []
     await answered(thread, "rerun", BOB)
-    assert results(thread)[0] == (ResultStatus.COMPLETED, {"counted": 6})
+    words = "Whoever let it run first changed amount from 7 to 6 before approving this call."
+    assert results(thread)[0] == (ResultStatus.COMPLETED, {"result": {"counted": 6}, "changed_before_it_ran": words})
 
 
 async def test_an_edit_to_a_tool_that_changed_meanwhile_is_refused(thread: Thread) -> None:
@@ -274,10 +289,10 @@ async def test_nor_does_one_that_is_forgotten_while_it_is_looked_at(thread: Thre
     ("name", "text", "value"),
     [
         ("to", "5", "5"),
-        ("to", '"quoted"', "quoted"),
+        ("to", '"quoted"', '"quoted"'),
         ("to", "it's", "it's"),
         ("amount", "20.50", "20.50"),
-        ("note", "null", "null"),
+        ("note", "null", None),
         ("amount", "[1", "[1"),
     ],
 )
@@ -285,6 +300,19 @@ def test_a_form_field_is_read_as_the_argument_wants_it(name: str, text: str, val
     assert read_edit(pay, name, text) == value
 
 
-@pytest.mark.parametrize(("text", "value"), [("6", 6), ("[1]", [1]), ("NaN", "NaN"), ("[" * 5_000, "[" * 5_000)])
+@pytest.mark.parametrize(("text", "value"), [("6", 6), ("[1]", [1])])
 def test_a_field_that_takes_no_text_is_json(text: str, value: Any) -> None:
     assert read_edit(count, "amount", text) == value
+
+
+@pytest.mark.parametrize("text", ["NaN", "[" * 5_000, "six", ""])
+def test_what_is_no_json_is_refused_by_name(text: str) -> None:
+    assert read_edit(count, "amount", text) == NotEdited("Not valid: amount has to be written as JSON, as it was shown.")
+
+
+@pytest.mark.parametrize(
+    ("shown", "text", "value"),
+    [("5", "6", "6"), (500, "50", 50), (500, "20.50", "20.50"), (None, "null", None), (None, "half", "half"), (True, "5", "5")],
+)
+def test_where_a_text_would_do_too_what_was_shown_decides(shown: Any, text: str, value: Any) -> None:
+    assert read_edit(pay, "amount", text, shown=shown) == value

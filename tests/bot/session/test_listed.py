@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bot.answerers import group
+from bot.answers import Way
 from bot.approvals import Approval
 from bot.context import ToolContext
 from bot.history import ResultStatus
@@ -110,11 +111,7 @@ async def test_whom_a_list_names_is_looked_up_where_the_platform_has_to_be_asked
         "approve",
         principal=ben,
         place=Place("channel"),
-        source=CHANNEL,
-        key="k",
-        via="button",
-        at=(CHANNEL, ADDRESS),
-        tell=True,
+        way=Way(via="button", source=CHANNEL, key="k", at=(CHANNEL, ADDRESS), tell_at=(CHANNEL, ADDRESS)),
     )
     assert receipt.status is AnswerStatus.PENDING
     await thread.work()

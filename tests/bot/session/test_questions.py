@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 from bot.access import Allow
+from bot.answers import Way
 from bot.forget import forget_principal
 from bot.history import ResultItem, ResultStatus
 from bot.ready_tools import ask_question, no_reply, sleep
@@ -74,16 +75,14 @@ async def test_a_form_and_the_api_take_own_words_too(thread: Thread) -> None:
                 "",
                 principal=ALICE,
                 place=PLACE,
-                source=CHANNEL,
-                key="form",
-                via="button",
+                way=Way(via="button", source=CHANNEL, key="form"),
                 fields={"text": words},
             )
         else:
             sessions = Sessions(
                 store=thread.store,
                 streams=Streams(thread.store),
-                answers=thread.answers,
+                prompts=thread.prompts,
                 agents=["support"],
                 deployment="d",
                 lifetime_ms=None,

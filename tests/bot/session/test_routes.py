@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from bot.answers import Way
 from bot.approvals import Approval
 from bot.egress import Egress
 from bot.history import ResultStatus
 from bot.routes import address
+from channels.cards import MAX_ITEMS
 from channels.errors import DeliveryFailed
 from channels.outbound import Delivery, Outbound
 from durable_core import codec
@@ -58,10 +60,7 @@ async def click_at(thread: Thread, where: str, prompt: Prompt, who: object = ALI
         "approve",
         principal=who,  # type: ignore[arg-type]
         place=PLACE,
-        source=CHANNEL,
-        key=f"k:{where}",
-        via="button",
-        at=(CHANNEL, where),
+        way=Way(via="button", source=CHANNEL, key=f"k:{where}", at=(CHANNEL, where)),
     )
     return receipt.status
 
@@ -126,6 +125,17 @@ async def test_calls_of_one_step_share_a_card(thread: Thread) -> None:
     assert len(thread.channel.cards) == 1
     rows = await thread.store.rows("SELECT DISTINCT prompt_id FROM moor_outbox WHERE prompt_id IS NOT NULL", {})
     assert rows == [(first.prompt_id,)]
+    await thread.cancel()
+    await thread.work()
+
+
+async def test_more_calls_than_a_card_holds_are_all_seen(thread: Thread) -> None:
+    await wiring(thread, Approval(ask="Wire {amount}?", remind_after=None), times=MAX_ITEMS + 3)
+    assert sorted(len(shown.message.card.items) for shown in thread.channel.shown if shown.message.card is not None) == [
+        3,
+        MAX_ITEMS,
+    ]
+    assert await undeliverable(thread) == []
     await thread.cancel()
     await thread.work()
 

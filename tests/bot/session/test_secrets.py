@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
@@ -10,6 +11,7 @@ from bot.approvals import Approval, ToolCall
 from bot.context import ToolContext
 from bot.history import ResultStatus
 from bot.masks import Secret
+from bot.policies import deny
 from bot.principal import Principal
 from bot.tools import tool
 from durable_core import codec
@@ -81,6 +83,15 @@ async def test_an_error_that_repeats_it_is_masked(thread: Thread) -> None:
     await ask(thread, asked("down"), tools=(connect,))
     await answered(thread, "approve", BOB)
     assert results(thread) == [(ResultStatus.FAILED, "ConnectionError: down refused •••")]
+    assert TOKEN not in await told(thread)
+
+
+async def test_a_policy_that_repeats_it_in_its_reason_is_masked(thread: Thread) -> None:
+    no = Approval(when=lambda call: deny(f"{call.arguments['token']} is known to be stolen"))
+    await ask(thread, asked(), tools=(replace(connect, approval=no),))
+    assert results(thread) == [
+        (ResultStatus.REJECTED, "The policy of connect refused this call: ••• is known to be stolen. It did not run.")
+    ]
     assert TOKEN not in await told(thread)
 
 

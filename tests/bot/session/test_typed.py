@@ -119,6 +119,19 @@ async def test_one_message_answers_one_request(thread: Thread) -> None:
     assert thread.log.names() == ["refund", "refund"]
 
 
+async def test_what_was_typed_for_one_request_that_a_click_has_answered_since_approves_no_other(thread: Thread) -> None:
+    await ask(thread, REFUND)  # type: ignore[arg-type]
+    first, second = sorted(await thread.store.open_prompts(thread.run_id), key=lambda prompt: prompt.call_id or "")
+    typed = await thread.say("approve")  # nothing seems to come of it: no worker has a moment
+    await thread.click("approve", prompt=first)
+    await thread.work()
+    assert thread.log.names() == ["refund"]
+    assert (await thread.store.prompt(second.prompt_id)).outcome is None
+    detail = (await thread.detail(typed))["answer"]
+    assert (detail["status"], detail["request_id"]) == ("already_settled", first.prompt_id)
+    assert [who for who, _ in await whispers(thread)] == ["alice"]
+
+
 async def test_a_word_that_steers_comes_before_an_answer_that_follows_it(thread: Thread) -> None:
     await ask(thread)
     await thread.say("wait")

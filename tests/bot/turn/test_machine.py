@@ -1,4 +1,4 @@
-"""The turn engine against a random thread: people talk, answer and cancel while the model and the tools do what they like.
+"""The turn engine against a random thread: people talk, answer and cancel while model, tools and runs do what they like.
 
 What lives here: the machine and its invariants. What does not: any store; the shell is played in a few lines.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from bot.history import Call, Item, ResultItem, ResultStatus, Usage, validate_history
 from bot.model import ModelReply, RequestedCall
-from bot.turn import changes, waits
+from bot.turn import changes, children, waits
 from bot.turn.actions import (
     Action,
     Answer,
@@ -23,8 +24,10 @@ from bot.turn.actions import (
     End,
     Escalate,
     Fail,
+    Interrupt,
     Open,
     Refuse,
+    Relay,
     Remind,
     Reroute,
     Resolve,
@@ -33,15 +36,17 @@ from bot.turn.actions import (
     Tell,
     Think,
 )
-from bot.turn.change import Begun, Change, NewPrompt
+from bot.turn.change import Begun, Change, Draft, Flows, NewPrompt
 from bot.turn.decide import decide
 from bot.turn.questions import Pause, Question, asleep, limit_prompt, question_prompt
 from bot.turn.routes import put
 from bot.turn.state import (
     Cancel,
+    FromChild,
     Input,
     Limits,
     Message,
+    Pending,
     Purpose,
     Response,
     Stage,
@@ -60,6 +65,7 @@ from tests.bot.turn.views import cancel, message, response
 PEOPLE = (ALICE, BOB, NOBODY)
 MAX_STEPS = 300
 FULL = os.environ.get("MOORINGS_TEST_FULL") == "1"
+SAYS = ("asked", "asked", "resolved", "progress", "ended", "failed")
 LIMITS = Limits(model_calls=3, folded_messages=3)
 
 
@@ -75,6 +81,15 @@ class Asked:
 
 
 @dataclass
+class Run:
+    """A run that works for a call: what it has asked and not been answered, whether it has ended."""
+
+    call_id: str
+    asks: list[str] = field(default_factory=list)
+    ended: bool = False
+
+
+@dataclass
 class Ledger:
     """What happened, for the invariants."""
 
@@ -86,6 +101,10 @@ class Ledger:
     resolved: dict[str, int] = field(default_factory=dict)
     answers: dict[str, str] = field(default_factory=dict)
     """The prompt that each message was given to."""
+    tasks: dict[str, list[str]] = field(default_factory=dict)
+    """What readers were told of each run."""
+    asked: dict[str, list[str]] = field(default_factory=dict)
+    """What readers were told of each request of a run."""
 
 
 class Thread(RuleBasedStateMachine):
@@ -108,6 +127,7 @@ class Thread(RuleBasedStateMachine):
         self.minted = 0
         self.answering: Answering | None = None
         self.given: dict[str, str] = {}
+        self.runs: dict[str, Run] = {}
 
     # ── people ──
 
@@ -161,7 +181,54 @@ class Thread(RuleBasedStateMachine):
             self.inbox[seq] = entry
             self.ledger.outcomes[entry.submission_id] = []
 
-    @rule(ms=st.sampled_from([1, 500, 2_000, 10_000]))
+    # ── runs ──
+
+    @precondition(lambda self: self._working())
+    @rule(data=st.data(), what=st.sampled_from(SAYS), nested=st.booleans(), dies=st.integers(0, 3))
+    def hear(self, data: st.DataObject, what: str, nested: bool, dies: int) -> None:
+        if not dies and self.state.turn is not None:
+            self.charged, self.retry_at = self.charged + 1, None
+        child = data.draw(st.sampled_from(self._working()))
+        run = self.runs[child]
+        told: dict[str, object] = {}
+        match what:
+            case "asked":
+                run.asks.append(self._mint("prm"))
+                options = [{"id": "go", "label": "Go"}]
+                told = {"request": {"request_id": run.asks[-1], "options": options, "requester": {"id": ALICE.id}}}
+                told["request"]["allow_freeform"] = nested  # type: ignore[index]
+            case "resolved" if run.asks:
+                told = {"request_id": run.asks.pop(0), "outcome": "answered", "by": "Alice"}
+            case "progress":
+                told = {"text": "half"}
+            case "ended" | "failed":
+                run.ended = True
+                told = {"ok": what == "ended", "value": {"done": 1}, "error": {"code": "cancelled"}}
+            case _:
+                return
+        kind = children.ENDED if run.ended else what
+        seq = self._next()
+        self.inbox[seq] = FromChild(
+            seq=seq,
+            submission_id=f"sub_{seq}",
+            run_id="run_nested" if nested and not run.ended else child,
+            call_id=run.call_id,
+            kind=kind,
+            told=told,  # type: ignore[arg-type]
+        )
+        self.ledger.outcomes[f"sub_{seq}"] = []
+
+    def _working(self) -> list[str]:
+        """Runs that have not ended, also those that nobody waits for any more."""
+        return [child for child, run in getattr(self, "runs", {}).items() if not run.ended]
+
+    def _begins(self, pending: Pending) -> Pending:
+        child = f"run_{pending.call.call_id}"
+        assert child not in self.runs, "a call started two runs"
+        self.runs[child] = Run(pending.call.call_id)
+        return children.begun(pending, child)
+
+    @rule(ms=st.sampled_from([1, 500, 2_000, 10_000, 60_000]))
     def wait(self, ms: int) -> None:
         self.now += ms
 
@@ -240,12 +307,17 @@ class Thread(RuleBasedStateMachine):
             case Fail() if turn is not None:
                 self.given.clear()  # what could not be consumed in four attempts is a message again
                 self._commit(changes.failed(self.state, turn, action, self._begun(turn), error_id="err"))
-            case AskLimit() | Answer() | Remind() | Escalate() | Reroute() | Tell() if turn is not None:
+            case AskLimit() | Answer() | Remind() | Escalate() | Reroute() | Tell() | Relay() | Interrupt() if turn is not None:
                 self._wait(turn, action, data)
             case Rest() | End() | _:
                 raise AssertionError(f"unexpected {action}")
 
-    def _wait(self, turn: Turn, action: AskLimit | Answer | Remind | Escalate | Reroute | Tell, data: st.DataObject) -> None:
+    def _wait(
+        self,
+        turn: Turn,
+        action: AskLimit | Answer | Remind | Escalate | Reroute | Tell | Relay | Interrupt,
+        data: st.DataObject,
+    ) -> None:
         prompts = {asked.prompt.prompt_id: asked.open for asked in self._open()}
         match action:
             case AskLimit():
@@ -263,11 +335,23 @@ class Thread(RuleBasedStateMachine):
                 self._commit(waits.rerouted(self.state, turn, action, mint=self._mint))
             case Tell():
                 self._commit(waits.told(self.state, turn, action))
+            case Relay():
+                self._commit(children.relayed(self.state, turn, action))
+            case Interrupt():
+                change = children.interrupted(self.state, turn, action, now=self.now)
+                assert change.cancels
+                self._commit(change)
 
     def _answer(self, turn: Turn, action: Answer, data: st.DataObject) -> None:
         """Give a message to a prompt, once under its key; the worker may die before, between and after."""
         message = action.message
-        asked = self.prompts[action.prompt_id]
+        asked = self.prompts.get(action.prompt_id)
+        if asked is None:  # a run asked, and hears of it by itself
+            assert any(request.prompt_id == action.prompt_id for one in turn.at_work for request in one.requests)
+            assert self.ledger.answers.setdefault(message.submission_id, action.prompt_id) == action.prompt_id
+            self.given[message.submission_id] = "settled"
+            self._commit(waits.answered(self.state, turn, action, {"status": "settled"}))
+            return
         assert message.seq > asked.after, "what was said before the question answered it"
         assert self.ledger.answers.setdefault(message.submission_id, action.prompt_id) == action.prompt_id
         self.answering = Answering(seq=message.seq, prompt_id=action.prompt_id, option_id=action.option_id)
@@ -302,7 +386,8 @@ class Thread(RuleBasedStateMachine):
                 self.retry_at = self.now + 1_000
                 return
             wanted = data.draw(
-                st.lists(st.sampled_from(["gated", "gated", "free", "bad", "ask", "nap"]), max_size=4), label="calls"
+                st.lists(st.sampled_from(["gated", "gated_flow", "flow", "flow", "free", "bad", "ask", "nap"]), max_size=4),
+                label="calls",
             )
             asked = tuple(RequestedCall(tool, {}) for tool in wanted)
             self.reply = ModelReply(data.draw(st.sampled_from(["", "text"])), asked, usage=Usage(1, 1))
@@ -312,15 +397,17 @@ class Thread(RuleBasedStateMachine):
                     self.reply = None  # only a reply with calls is kept before its step's commit
                 return
         calls = self._calls(turn)
-        prompts, sleeping, refused = [], [], set()
+        prompts, sleeping, flows, refused = [], [], [], set()
         for call in calls:
-            if call.tool == "gated":
+            if call.tool in {"gated", "gated_flow"}:
                 self.ledger.gated.add(call.call_id)
                 prompts.append(self._prompt(call, Purpose.APPROVAL, data))
             elif call.tool == "ask":
                 prompts.append(self._question(call, turn))
             elif call.tool == "nap":
                 sleeping.append(asleep(call, Pause(ms=data.draw(st.sampled_from([0, 1, 3_000]), label="naps")), now=self.now))
+            elif call.tool == "flow":
+                flows.append(self._begins(Pending(call=call, purpose=Purpose.WORKFLOW, stage=Stage.AT_WORK)))
             elif call.tool == "bad":
                 refused.add(call.call_id)
             else:
@@ -338,6 +425,7 @@ class Thread(RuleBasedStateMachine):
                 results=ordered,
                 prompts=put(turn, prompts, now=self.now, mint=self._mint),
                 asleep=sleeping,
+                flows=Flows(pending=tuple(flows)),
                 refused=frozenset(refused),
             )
         )
@@ -351,10 +439,16 @@ class Thread(RuleBasedStateMachine):
         words = [entry.body.turn_policy is TurnPolicy.STEER or entry.seq > min(ignored, default=0) for entry in action.steer]
         assert not ignored or any(words), "what was said before the question answered it"
         again: list[NewPrompt] = []
+        flows: list[Pending] = []
         for pending in action.run:
-            again += self._run(pending.call, pending.prompt_id, data)
+            if pending.call.tool == "gated_flow":
+                self.ledger.runs.append((pending.call.call_id, pending.prompt_id))
+                flows.append(self._begins(pending))
+            else:
+                again += self._run(pending.call, pending.prompt_id, data)
         again_put = put(turn, again, now=self.now, mint=self._mint)
-        self._commit(changes.resolved(self.state, turn, action, results=self.results, again=again_put))
+        begins = Flows(pending=tuple(flows))
+        self._commit(changes.resolved(self.state, turn, action, results=self.results, again=again_put, flows=begins))
 
     def _run(self, call: Call, consent: str | None, data: st.DataObject) -> list[NewPrompt]:
         """Run a call's body, unless it has a result; one that was cut off asks whether to run again."""
@@ -427,6 +521,7 @@ class Thread(RuleBasedStateMachine):
             if event.type in {"turn.completed", "turn.failed", "turn.cancelled"}:
                 turn_id = str(event.data["turn_id"])
                 self.ledger.finished[turn_id] = self.ledger.finished.get(turn_id, 0) + 1
+            self._heard_by_readers(event)
         for update in change.updates:
             asked = self.prompts[update.prompt_id]
             assert asked.outcome is None, "a prompt that is settled was moved"
@@ -441,6 +536,18 @@ class Thread(RuleBasedStateMachine):
             assert turn is None or (self.reply is None and not self.results), "a step that began lost what it had"
         self.charged, self.retry_at, self.reply, self.results, self.started = 0, None, None, {}, set()
         self.answering = None
+
+    def _heard_by_readers(self, event: Draft) -> None:
+        match event.type:
+            case "task.started" | "task.settled":
+                self.ledger.tasks.setdefault(str(event.data["run_id"]), []).append(event.type)
+            case "input.requested" if "requests" in event.data:
+                for request in cast("list[dict[str, str]]", event.data["requests"]):
+                    self.ledger.asked.setdefault(request["request_id"], []).append(event.type)
+            case "input.resolved":
+                for resolution in cast("list[dict[str, str]]", event.data["resolutions"]):
+                    if resolution["request_id"] not in self.prompts:
+                        self.ledger.asked.setdefault(resolution["request_id"], []).append(event.type)
 
     def _has_its_cards(self, change: Change) -> None:
         """Each card that is owed is known to who waits for it, or an edit of one that was."""
@@ -470,13 +577,19 @@ class Thread(RuleBasedStateMachine):
             assert self.retry_at is not None
             assert rest.timer_at == self.retry_at > self.now
             return
-        assert not any(isinstance(entry, Response | Undelivered) for entry in self.inbox.values())
+        assert not any(isinstance(entry, Response | Undelivered | FromChild) for entry in self.inbox.values())
         prompts = [asked.open for asked in self._open()]
         naps = [pending.until for pending in turn.pending if pending.stage is Stage.ASLEEP]
-        times = [*naps, *(at for prompt in prompts for at in (prompt.expires_at, prompt.remind_at))]
-        assert rest.timer_at == min(at for at in times if at is not None)
-        assert rest.timer_at > self.now, "a time that has come leads to something, or the session spins"
-        first = min((asked.after for asked in self._open()), default=self.seq)
+        stops = [pending.stop_by for pending in turn.at_work]
+        times = [*naps, *stops, *(at for prompt in prompts for at in (prompt.expires_at, prompt.remind_at))]
+        assert rest.timer_at == min((at for at in times if at is not None), default=None)
+        assert rest.timer_at is None or rest.timer_at > self.now, "a time that has come leads to something, or the session spins"
+        if stopping := [pending for pending in turn.at_work if pending.stopping]:  # words wait for their ends, no longer
+            assert rest.timer_at is not None
+            assert all(pending.stopped_for for pending in stopping)
+            return
+        after = [request.asked_after for pending in turn.at_work for request in pending.requests]
+        first = min((*after, *(asked.after for asked in self._open())), default=self.seq)
         for entry in self.inbox.values():
             assert isinstance(entry, Message)
             mine = entry.body.author.id == turn.requester.id and not turn.requester.anonymous
@@ -510,6 +623,18 @@ class Thread(RuleBasedStateMachine):
     @invariant()
     def each_reminder_comes_once_for_each_level(self) -> None:
         assert all(asked.reminders <= 1 + asked.open.level for asked in getattr(self, "prompts", {}).values())
+
+    @invariant()
+    def readers_hear_of_each_run_and_of_what_it_asks_from_beginning_to_end(self) -> None:
+        at_work = self.state.turn.at_work if self.state.turn is not None else ()
+        waiting = {str(pending.child) for pending in at_work}
+        for run_id, told in self.ledger.tasks.items():
+            assert told == ["task.started"] + ["task.settled"] * (run_id not in waiting)
+        assert waiting <= set(self.ledger.tasks)
+        open_ = {request.prompt_id for pending in at_work for request in pending.requests}
+        for prompt_id, told in self.ledger.asked.items():
+            assert told == ["input.requested"] + ["input.resolved"] * (prompt_id not in open_)
+        assert open_ <= set(self.ledger.asked)
 
     @invariant()
     def each_request_is_resolved_once_and_none_outlives_its_turn(self) -> None:

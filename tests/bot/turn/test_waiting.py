@@ -7,20 +7,36 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import pytest
 
 from bot.history import Call
-from bot.turn.actions import Answer
+from bot.turn.actions import Answer, Interrupt, Relay, Resolve
 from bot.turn.change import NewPrompt
+from bot.turn.children import relayed
+from bot.turn.decide import decide
 from bot.turn.held import option_of, typed
 from bot.turn.routes import put
-from bot.turn.state import NO_CALL, Copy, Pending, Purpose, Stage, State, state_from_json, state_to_json
-from bot.turn.view import OnExpiry, OpenPrompt, open_prompt
+from bot.turn.state import (
+    NO_CALL,
+    Copy,
+    FromChild,
+    Input,
+    Pending,
+    Purpose,
+    Response,
+    Stage,
+    State,
+    state_from_json,
+    state_to_json,
+)
+from bot.turn.view import OnExpiry, OpenPrompt, View, open_prompt
+from channels.cards import MAX_ITEMS
 from channels.events import Place
 from durable_core.model import AnswerPolicy
 from tests.bot.people import ALICE, BOB, NOBODY
-from tests.bot.turn.views import busy, message, pending, turn
+from tests.bot.turn.views import busy, message, pending, response, turn
 
 OPTIONS = (("approve", "Approve"), ("deny", "Deny it"))
 
@@ -74,6 +90,60 @@ def test_a_text_that_names_two_options_names_none() -> None:
     prompt = OpenPrompt(options=(("a", "2"), ("b", "1")))
     assert option_of(prompt.options, "2") is None
     assert option_of(prompt.options, "a") == "a"
+
+
+def two(*inbox: Input, now: int = 1_000, expires_at: int = 5_000) -> View:
+    """Two requests in one place; the first is answered, or has run out."""
+    waiting = (pending(0), pending(1))
+    clicked = any(isinstance(one, Response) for one in inbox)
+    first = {"prm_0": opened(expires_at=expires_at)}
+    return busy(
+        *inbox,
+        waiting=waiting,
+        now=now,
+        open={**({} if clicked else first), "prm_1": opened(expires_at=9_000)},
+        answered=first if clicked else {},
+        asked_after={"prm_0": 1, "prm_1": 1},
+    )
+
+
+@pytest.mark.parametrize(
+    "view",
+    [two(message(5, "1"), response(6, "prm_0")), two(message(5, "1"), now=6_000)],
+    ids=["answered since", "ran out since"],
+)
+def test_what_was_typed_for_a_request_that_is_gone_by_now_does_not_answer_the_next(view: View) -> None:
+    action = decide(view)
+    assert isinstance(action, Answer)
+    assert (action.prompt_id, action.option_id) == ("prm_0", "approve")
+
+
+def test_what_is_typed_after_the_first_is_answered_is_for_the_next() -> None:
+    view = two(response(5, "prm_0"), message(6, "1"))
+    assert isinstance(decide(view), Resolve)
+    left = busy(message(6, "1"), waiting=(pending(1),), open={"prm_1": opened(expires_at=9_000)}, asked_after={"prm_1": 1})
+    action = decide(left)
+    assert isinstance(action, Answer)
+    assert action.prompt_id == "prm_1"
+
+
+def test_a_step_that_has_begun_is_ended_before_such_an_answer() -> None:
+    assert isinstance(decide(replace(two(message(5, "1"), response(6, "prm_0")), begun=True)), Resolve)
+
+
+@pytest.mark.parametrize(
+    ("by", "answerers", "answers"),
+    [(None, None, True), ([BOB.id], [BOB.id], False), ([ALICE.id], [ALICE.id], True), ({"group": "release"}, None, False)],
+)
+def test_words_of_the_requester_answer_a_run_only_where_it_asks_them(by: Any, answerers: Any, answers: bool) -> None:
+    request = {"request_id": "prm_9", "requester": {"id": ALICE.id}, "by": by, "answerers": answerers, "allow_freeform": True}
+    told = FromChild(
+        seq=3, submission_id="sub_3", run_id="wfr_1", call_id=pending(0).call.call_id, kind="asked", told={"request": request}
+    )
+    at_work = replace(pending(0), stage=Stage.AT_WORK, purpose=Purpose.WORKFLOW, prompt_id="", delivery_id=None, child="wfr_1")
+    state = relayed(busy(waiting=(at_work,)).state, turn(at_work), Relay(words=(told,))).state
+    action = decide(View(state=state, inbox=(message(5, "stop it please"),), now=1_000))
+    assert isinstance(action, Answer if answers else Interrupt)
 
 
 @pytest.mark.parametrize(("seq", "answers"), [(7, False), (8, False), (9, True)])
@@ -173,6 +243,15 @@ def test_people_of_another_channel_get_no_private_card_here() -> None:
     prompt = replace(new(0, route={"to": "direct"}), policy=AnswerPolicy.LISTED, answerers=("slack:U1", BOB.id))
     (one,) = placed(prompt)
     assert [copy.private_to for copy in one.copies] == [BOB.id]
+
+
+def test_more_than_a_card_holds_are_on_several() -> None:
+    prompts = placed(*(new(place) for place in range(MAX_ITEMS + 2)))
+    leaders = [one.group for one in prompts]
+    assert leaders == ["prm_0"] * MAX_ITEMS + [f"prm_{MAX_ITEMS}"] * 2
+    assert len({one.copies for one in prompts}) == 2
+    *_, alone = placed(*(new(place) for place in range(MAX_ITEMS + 1)))
+    assert alone.group is None
 
 
 @pytest.mark.parametrize(("remind_ms", "remind_at"), [(None, None), (0, None), (500, 1_500), (8_000, None), (9_000, None)])

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from durable_core.model import SESSIONS, Abilities, AnswerPolicy, PromptOutcome
+from durable_core.model import SESSIONS, Abilities, AnswerPolicy, ClaimRequest, PromptOutcome
 from durable_core.store import Store
 from durable_core.testing.acts import WORKERS
 from durable_core.testing.builders import LEASE, MINUTE
@@ -103,7 +103,11 @@ class StoreMachine(Workers, Senders):
             later = 2 * MINUTE if flag and size == 1 else None
             self.admit(ADDRESSES[pick % 3], 5 * MINUTE if flag and size == 0 else None, later=later, keep=KEEPS[pick % 3])
         elif kind == "new":
-            self.begin(pick, MINUTE if flag and size else None, KEEPS[size % 3], empty=size == 0)
+            owner = WORKERS[pick % 2]
+            taker = ClaimRequest(owner=owner, lease_ms=LEASE, limit=1, abilities=able) if pick % 4 < 3 else None
+            run, claim = self.begin(pick, MINUTE if flag and size else None, KEEPS[size % 3], empty=size == 0, taker=taker)
+            if claim is not None:
+                self.took(run, claim, owner)
         elif kind == "advance":
             self.advance((1, 1_003, LEASE // 2 + 1, LEASE + 1, MINUTE, 6 * MINUTE)[pick % 6], reap=flag)
         elif kind == "crash":
@@ -118,13 +122,13 @@ class StoreMachine(Workers, Senders):
 
     def happen_to_held(self, kind: str, pick: int, size: int, *, flag: bool) -> None:
         if kind == "let go":
-            self.commit(pick, Plan(release=True, timer=(None, None, 0, MINUTE)[size], visible=size % 3, post=flag))
+            self.commit(pick, Plan(release=True, timer=(None, None, 0, MINUTE)[size], visible=size % 3, post=flag, two=size == 1))
         elif kind == "ask":
             policy = (AnswerPolicy.REQUESTER, AnswerPolicy.FUNCTION, AnswerPolicy.LISTED)[size % 3]
             shared = 2 if pick % 5 == 0 else 1
             self.commit(pick, Plan(release=flag, ask=policy, quorum=1 + (pick % 3 == 0), shared=shared))
         elif kind == "go on":
-            self.commit(pick, Plan(ends=flag, visible=size % 3, post=bool(size % 2)))
+            self.commit(pick, Plan(ends=flag, visible=size % 3, post=bool(size % 2), two=size > 1))
         elif kind == "release":
             self.release(pick, unused=flag)
         elif kind == "start":

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from durable_core.errors import ContentGone, NotFound, SessionEnded
-from durable_core.model import AnswerPolicy, AnswerStatus, Outcome, PromptOutcome, RunKind, ToAddress, ToNew
+from durable_core.model import AnswerPolicy, AnswerStatus, Claim, ClaimRequest, Outcome, PromptOutcome, RunKind, ToAddress, ToNew
 from durable_core.testing.builders import (
     ALICE,
     BOB,
@@ -54,8 +54,10 @@ class People(Setting):
             self.came(run, admission.submission_id, receipt.seq)
         self.accepted.append((admission, receipt))
 
-    def begin(self, pick: int, later: int | None, keep: int | None, *, empty: bool) -> None:
-        """Start a run without an address: a workflow, or a session that may have no input yet."""
+    def begin(
+        self, pick: int, later: int | None, keep: int | None, *, empty: bool, taker: ClaimRequest | None = None
+    ) -> tuple[ExpectedRun, Claim | None]:
+        """Start a run without an address: a workflow, or a session that may have no input yet; a worker may take it at once."""
         now = self.expected.now
         kind = RunKind.SESSION if empty else RunKind.WORKFLOW
         name = "support" if empty else WORKFLOWS[pick % 2]
@@ -63,7 +65,13 @@ class People(Setting):
         admission = message(ToNew(new=new_run(kind=kind, name=name, keep_ms=keep, wake_at=wake_at)))
         if empty:
             admission = replace(admission, kind=None, body=b"")
-        receipt = self.do(self.real.admit(admission))
+        claim = None
+        if taker is None:
+            receipt = self.do(self.real.admit(admission))
+        else:
+            receipt, claim = self.do(self.real.begin(admission, taker))
+            able = taker.abilities.sessions if empty else name in taker.abilities.workflows
+            assert (claim is not None) is (able and not empty and later is None)
         assert receipt.created
         run = self.born(ExpectedRun(receipt.run_id, (CHANNEL, ADDRESSES[pick % 3]), None, keep, kind, name))
         if empty:
@@ -74,6 +82,7 @@ class People(Setting):
             self.came(run, admission.submission_id, receipt.seq)
             run.wake_at = max(now, wake_at or now)
         self.accepted.append((admission, receipt))
+        return run, claim
 
     def born(self, run: ExpectedRun) -> ExpectedRun:
         self.expected.runs.append(run)

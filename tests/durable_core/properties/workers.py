@@ -53,6 +53,8 @@ class Plan:
     quorum: int = 1
     shared: int = 1
     """How many questions share the card."""
+    two: bool = False
+    """Finish two steps at once."""
 
 
 class Workers(Setting):
@@ -105,6 +107,7 @@ class Workers(Setting):
             step_commit(
                 claim,
                 step_n=run.step_no,
+                before="before" if plan.two else None,
                 seen=run.seen,
                 consumed=tuple(known),
                 outcomes=done,
@@ -137,7 +140,8 @@ class Workers(Setting):
         for n in known:
             self.expected.outcomes[run.inbox[n - 1]] = self.expected.outcomes[run.inbox[n - 1]] or Outcome.COMPLETED
         run.visible += plan.visible
-        run.finish_step()
+        for _ in range(1 + plan.two):
+            run.finish_step()
         run.phase = phase
         self.expected.settle(plan.settle, PromptOutcome.EXPIRED)
         for p, update in zip(plan.move, updates, strict=True):
