@@ -324,7 +324,7 @@ async def workflows(thread: Sampled) -> None:
         thread.later_s(60)  # so that its questions are the newest
         await thread.ask(place, calls(("ship", {"parcel": parcel})))
         if place == "stopped":
-            await thread.cancel()
+            await thread.tell(place, "never mind")
             await thread.work()
             continue
         await thread.answer("air", prompt=await thread.of_workflow())
