@@ -189,15 +189,15 @@ def _with_form(prompt: Prompt, body: Mapping[str, Any], option: Mapping[str, Any
     match option["outcome"]:
         case "approved" if body.get("edit"):
             fields = _editable(body)
-            title, button = "Change, then approve", "Change first"
+            title, button, submit = "Change, then approve", "Change first", f"{label} with changes"
         case "denied" if body.get("note") is True:
             fields = (FormField(NOTE, "Why? The agent is told.", multiline=True),)
-            title, button = f"{label} with a note", f"{label} with a note"
+            title, button, submit = f"{label} with a note", f"{label} with a note", label
         case _:
             return []
     if not fields:
         return []
-    form = Form(title, button_value(prompt.prompt_id, name), submit=label, fields=fields)
+    form = Form(title, button_value(prompt.prompt_id, name), submit=submit, fields=fields)
     return [Button(button, form_value(prompt.prompt_id, name), form=form)]
 
 
@@ -287,7 +287,7 @@ def settled_words(prompt: Prompt, body: Mapping[str, Any]) -> str:
         case PromptOutcome.EXPIRED:
             return "Nobody answered in time. It did not run." if body.get("action") else "Nobody answered in time."
         case PromptOutcome.CANCELLED:
-            return "No longer needed: the turn was stopped."
+            return f"No longer needed: {'what asked' if 'op' in body else 'the turn'} was stopped."
         case PromptOutcome.IGNORED:
             return f"No longer needed: {body['requester']['name']} wrote on."
         case _:

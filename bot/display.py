@@ -26,6 +26,7 @@ _UNSEEN_OTHERS = frozenset(
     | set(range(0xE0100, 0xE01F0))
 )
 _EMOJI_STYLE = "\ufe0f"
+_OPENER = re.compile(r"(?:An?|The|(?:Any|Some|Every)(?:body|one)?|All|Both|Each|Either|One|Two|Three|Whoever)(?: |$)")
 
 
 def show(value: object, *, lines: bool = False) -> str:
@@ -46,6 +47,11 @@ def reveal(text: str) -> str:
         shown.append(_escape(char) if _is_unseen(char, before) else char)
         before = char
     return _PADDING.sub(lambda run: f"[{len(run.group())} spaces]", "".join(shown))
+
+
+def within(words: str) -> str:
+    """Return words that begin a sentence, such as "Whoever is on call", as they stand within one; names keep their capital."""
+    return words[:1].lower() + words[1:] if _OPENER.match(words) else words
 
 
 def _is_unseen(char: str, before: str) -> bool:

@@ -120,7 +120,7 @@ def _body(asker: Asker, home: Conversation, question: AskOptions, *, op: str, pr
         "turn_id": home.turn_id,
         "op": op,
         "text": question.text,
-        "detail": f"{who.words} may answer. {home.tool} goes on as {home.requester.name}.",
+        "detail": f"{who.words} may answer. It goes on as {home.requester.name}.",
         "waiting_for": who.words,
         "action": None,
         "fields": [],

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from bot.history import ResultItem
 from bot.turn.change import NewPrompt, Post
-from bot.turn.state import CardResult, Copy, Pending, Turn
+from bot.turn.state import CardResult, Consent, Copy, Pending, Turn
 
 SHORT = 200
 """Characters of a result that are shown on its card."""
@@ -86,9 +86,12 @@ def _where(route: Any, copy: Copy) -> str:
 # ── what came of calls ──
 
 
-def short(result: ResultItem, most: int = SHORT) -> str:
-    """What a result says, as far as a card has room."""
+def short(result: ResultItem, consent: Consent | None = None, most: int = SHORT) -> str:
+    """What a result says, as far as a card has room; without what was changed before, which the card lists itself."""
     text = result.content if isinstance(result.content, str) else ""
+    if consent is not None and consent.edits:
+        before, found, _ = text.rpartition(f"{consent.name} changed ")
+        text = before if found else text
     text = " ".join(text.split())
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
@@ -106,7 +109,7 @@ def results_on_cards(run: Sequence[Pending], results: Mapping[str, ResultItem], 
             if items:
                 posts += [_edit(pending, copy, {"results": items}) for copy in pending.cards]
         elif result is not None:
-            told: dict[str, JsonValue] = {"result": short(result), "status": result.status.value}
+            told: dict[str, JsonValue] = {"result": short(result, pending.consent), "status": result.status.value}
             posts += [_edit(pending, copy, told) for copy in pending.cards]
     return tuple(posts)
 
@@ -133,7 +136,7 @@ def _edit(pending: Pending, copy: Copy, told: Mapping[str, JsonValue]) -> Post:
 def card_results(turn: Turn, run: Sequence[Pending], results: Mapping[str, ResultItem]) -> tuple[CardResult, ...]:
     """What is known of calls that share cards, after some of them ran."""
     more = [
-        CardResult(group=one.group, prompt_id=one.prompt_id, status=result.status.value, text=short(result))
+        CardResult(group=one.group, prompt_id=one.prompt_id, status=result.status.value, text=short(result, one.consent))
         for one in run
         if one.group is not None and (result := results.get(one.call.call_id)) is not None
     ]

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
+from bot.display import within
 from bot.turn import posts
 from bot.turn.actions import Answer, Escalate, Remind, Reroute, Tell
 from bot.turn.change import Change, Draft, Ended, NewPrompt, Post
@@ -104,7 +105,7 @@ def escalated(state: State, turn: Turn, action: Escalate, prompts: Mapping[str, 
                 copy = Copy(delivery_id=mint(), channel=level.channel, address=level.address)
                 copies[card] = (*pending.cards, copy)
                 told.append(posts.card(copy, card))
-            told.append(posts.notice(f"Nobody answered in time, so now {level.waiting_for} may answer: “{prompt.text}”"))
+            told.append(posts.notice(f"Nobody answered in time, so now {within(level.waiting_for)} may answer: “{prompt.text}”"))
     return Change(
         kind="escalate",
         state=replace(state, turn=_with_copies(turn, copies)),

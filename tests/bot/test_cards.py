@@ -45,7 +45,7 @@ def test_what_may_be_changed_is_a_form_with_what_stands_there() -> None:
     assert labels(drawn) == ["Approve", "Change first", "Deny", "Deny with a note"]
     form = form_of(REFUND, "approve")
     assert form is not None
-    assert (form.value, form.submit) == ("prm_1:approve", "Approve")
+    assert (form.value, form.submit) == ("prm_1:approve", "Approve with changes")
     assert [(field.name, field.value, field.multiline) for field in form.fields] == [
         ("edit.amount", "140.00", False),
         ("edit.days", "3", False),

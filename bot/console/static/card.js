@@ -29,7 +29,7 @@ const details = (card, place) => [
 
 function sentence({ text, at, result }) {
   const when = h("time", { datetime: new Date(at).toISOString(), title: exact(at) }, clockTime(at));
-  return h("div", { class: "sub" }, NAMED.test(text) ? [text, " at ", when, ". "] : [text, " · ", when, result ? " · " : ""], result ?? "");
+  return h("div", { class: "sub" }, NAMED.test(text) ? [text, " at ", when, ". "] : [text.replace(/\.$/, ""), " ·\u00a0", when, result ? " · " : ""], result ?? "");
 }
 
 /** What the person wrote and changed, as a quotation and a list. */
@@ -39,7 +39,7 @@ const written = ({ kind, note, changes }, place) => [
 ];
 
 function asked(card, place) {
-  if (!card.detail && card.fields.length === 0 && card.evidence.length === 0) return false;
+  if (card.fields.length === 0 && card.evidence.length === 0) return false;
   return h("details", { class: "fold", "data-fold": `${place}-asked` },
     h("summary", { "data-focus": `${place}-fold` }, "What was asked"),
     card.detail && h("div", { class: "evi" }, card.detail), details(card, place));

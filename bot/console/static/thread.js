@@ -14,13 +14,14 @@ export const IDEAS = [
   ["hello", "A greeting, with the number of this message"],
   ["refund 40 for ch_1", "Asks first; Alice may say yes herself"],
   ["refund 140 for ch_1", "Over 100, so only Farah of finance may"],
+  ["deploy api", "A workflow that plans, asks, waits and rolls out"],
   ["slow 5", "A tool that takes 5 seconds: kill the worker meanwhile"],
   ["stream 40", "Forty words, written as they come"],
   ["fail 2", "The model fails twice, then answers"],
 ];
 
 export function drawChips(onSay) {
-  byId("chips").replaceChildren(...IDEAS.map(([text]) => h("button", { type: "button", class: "chip", title: `Send “${text}”`, on: { click: () => onSay(text) } }, text)));
+  byId("chips").replaceChildren(...IDEAS.slice(0, 6).map(([text]) => h("button", { type: "button", class: "chip", title: `Send “${text}”`, on: { click: () => onSay(text) } }, text)));
 }
 
 function article(author, { kind = "", id = null, head = [], body = [] }) {

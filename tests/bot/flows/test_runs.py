@@ -145,7 +145,7 @@ async def test_what_a_nested_run_asks_is_asked_in_the_conversation() -> None:
     async with thread(delegates, model=Obeying(), workflows=[asks]) as (slack, app):
         asked = await slack.mention("alice", "general", "delegates api")
         card = await posted(slack, asked, "Really api?")
-        assert "delegates goes on as Alice" in card.words
+        assert "It goes on as Alice" in card.words
         session, _ = await session_of(app)
         await until(app, "SELECT 1 FROM moor_run WHERE kind = 'session' AND phase = 'waiting'")
         [requested] = [event for event in await events(app) if event.type == "input.requested"]

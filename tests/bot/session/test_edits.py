@@ -86,7 +86,7 @@ async def test_the_edited_call_runs_and_is_shown_recorded_and_told(thread: Threa
     outcome = thread.channel.cards[-1].card.outcome
     assert outcome is not None
     assert outcome.text.startswith("Approved by Bob")
-    assert words in outcome.result
+    assert (outcome.result, outcome.changes) == ("paid 50", (("amount", "50"), ("note", "half")))  # not told twice
     asked = [
         item.calls[0].arguments["amount"] for item in await thread.history() if isinstance(item, AssistantItem) and item.calls
     ]
