@@ -12,6 +12,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from bot.cards import prompt_body, settled_words
+from bot.display import within
 from bot.leftovers import DORMANT
 from bot.principal import Principal
 from durable_core import codec
@@ -112,4 +113,6 @@ def _missing(prompt: Prompt) -> str:
 
 def _asked(prompt: Prompt) -> str:
     """Name who may answer by now."""
-    return str((prompt.asked if prompt.level else "") or prompt_body(prompt).get("waiting_for") or prompt.asked or "others")
+    return within(
+        str((prompt.asked if prompt.level else "") or prompt_body(prompt).get("waiting_for") or prompt.asked or "others")
+    )

@@ -90,7 +90,7 @@ def read_edit(tool: Tool | None, name: str, text: str, *, shown: JsonValue = Non
     try:
         value: JsonValue = from_json(text, allow_inf_nan=False)
     except ValueError:
-        return text if takes_text else NotEdited(f"Not valid: {name} has to be written as JSON, as it was shown.")
+        return text if takes_text else NotEdited(f"Not valid: write {name} in the form in which it was shown.")
     # where a text would do as well, only what is of the shown kind is not one: a Decimal keeps its digits
     return text if takes_text and type(value) is not type(shown) else value
 

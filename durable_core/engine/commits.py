@@ -296,8 +296,10 @@ def _ask(live: Live, op: Operation, asking: _Asking, keep_ms: int | None, surfac
                 origin=live.start.origin,
             )
         )
-        data = {"op": op.id, "run_id": op.child.run_id, "workflow": op.name}
-        asking.events.append(_event_of("child.started", data))
+        begun: dict[str, Any] = {"op": op.id, "run_id": op.child.run_id, "workflow": op.name}
+        if op.child.detached:
+            begun["detached"] = True
+        asking.events.append(_event_of("child.started", begun))
     elif op.hook is not None and op.hook.name not in live.tokens.values():
         live.taken.discard(op.hook.name)
         asking.addresses.append((HOOK, op.hook.name))

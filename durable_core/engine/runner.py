@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 from durable_core import codec
 from durable_core.clock import Clock
 from durable_core.engine.commits import End, end_commit, entry_commit, with_end, without_hook
+from durable_core.engine.ending import children_of
 from durable_core.engine.handles import CANCELLED, COMPLETED, FAILED
 from durable_core.engine.inbox import Completion, next_completion, read_command, unanswered
 from durable_core.engine.live import GRACE_MS, Live
@@ -335,6 +336,7 @@ class Runner:
                 step_no=claim.step_no,
                 seen=claim.signals.inbox_seq,
                 at=claim.now,
+                children=await children_of(self.store, claim.run_id) if claim.step_no else (),
                 prompts=prompts,
                 surface=self.surface,
             )

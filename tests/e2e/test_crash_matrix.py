@@ -47,7 +47,8 @@ def test_a_story_with_one_death(matrix: Matrix, story: Story, failpoint: str) ->
     assert cells
     for cell in cells:
         assert cell.problems == ()
-        assert cell.reached == (matrix.hits[story.name][failpoint] >= cell.n)
+        if not (story.flows and cell.n > 1):  # what a run says is taken in at once or in parts, with more or fewer commits
+            assert cell.reached == (matrix.hits[story.name][failpoint] >= cell.n)
         assert cell.deaths == cell.reached
         _check_counts(matrix, story, cell)
 

@@ -46,6 +46,38 @@ def unpack(service: str) -> str:
     return service
 
 
+@workflow(name="asks")
+async def asks(ctx: WorkflowContext, service: str) -> str:
+    """Ask."""
+    answer = await ctx.ask(f"Really {service}?", YES)
+    return str(answer.option_id)
+
+
+@workflow(name="ship")
+async def ship_by_others(ctx: WorkflowContext, service: str) -> str:
+    """Let others do it, one of them by itself."""
+    await ctx.step(pack, service)
+    ctx.start(asks, "alone")
+    return await ctx.child(asks, service)
+
+
+async def test_what_a_run_started_goes_with_it_though_its_code_is_gone(tmp_path: Path) -> None:
+    async with FakeSlack() as slack:
+        async with thread(ship_by_others, model=Obeying(), slack=slack, data=tmp_path, workflows=[asks]) as (_, app):
+            said = await slack.mention("alice", "general", "ship api")
+            nested, alone = await posted(slack, said, "Really api?"), await posted(slack, said, "Really alone?")
+            await until(app, "SELECT 1 FROM moor_run WHERE kind = 'session' AND phase = 'waiting' AND owner IS NULL")
+        async with thread(ship_otherwise, model=Obeying(), slack=slack, data=tmp_path, workflows=[asks]) as (_, app):
+            await slack.message("alice", "general", "never mind", said)
+            await posted(slack, said, "You said: never mind")
+            await slack.until(lambda: not any(one.buttons for one in slack.replies(said) if one.ts == nested.ts))
+            check_balance(await events(app))
+            ended = "SELECT name FROM moor_run WHERE kind = 'workflow' AND end_reason = 'cancelled' ORDER BY name"
+            await until(app, f"{ended} LIMIT 1 OFFSET 1")
+            assert await app.runtime.store.rows(ended, {}) == [("asks",), ("ship",)]
+            assert any(one.buttons for one in slack.replies(said) if one.ts == alone.ts)
+
+
 @tool(effect="read")
 def other(ctx: ToolContext[None], service: str) -> str:
     """Do something else."""

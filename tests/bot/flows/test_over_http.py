@@ -78,7 +78,7 @@ async def test_a_group_answers_a_run_in_anybody_s_session_and_the_requester_does
         sessions = app.runtime.sessions
         answer = [Response(prompt["request_id"], text="Later, please.")]
         (refused,) = await sessions.respond(person("local"), session_id, responses=answer, key=None)
-        assert (refused.status, refused.reason) == (ResponseStatus.REFUSED, "Only Somebody in finance may answer this.")
+        assert (refused.status, refused.reason) == (ResponseStatus.REFUSED, "Only somebody in finance may answer this.")
         (settled,) = await sessions.respond(person("farah"), session_id, responses=answer, key=None)
         assert settled.status is ResponseStatus.SETTLED
         row = await app.runtime.store.prompt(prompt["request_id"])

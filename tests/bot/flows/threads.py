@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from bot.agent import Agent
 from bot.app import Bot
@@ -18,6 +18,7 @@ from bot.demo import deploy
 from bot.history import ResultItem, Usage, UserItem
 from bot.model import Finish, ModelReply, ModelRequest, OnText, RequestedCall
 from bot.principal import Principal
+from bot.runtime import Runtime
 from bot.testing import FakeSlack, running
 from bot.testing.app import App
 from bot.testing.slack import Said
@@ -69,7 +70,14 @@ async def thread(
         yield slack, app
 
 
-async def until(app: App, sql: str) -> list[str]:
+class Running(Protocol):
+    """Something with a running bot in it."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+
+async def until(app: Running, sql: str) -> list[str]:
     """Wait until a statement finds something; the store tells of changes."""
     changed = asyncio.Event()
     unwatch = app.runtime.store.watch(lambda _: changed.set())

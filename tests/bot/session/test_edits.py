@@ -307,7 +307,7 @@ def test_a_field_that_takes_no_text_is_json(text: str, value: Any) -> None:
 
 @pytest.mark.parametrize("text", ["NaN", "[" * 5_000, "six", ""])
 def test_what_is_no_json_is_refused_by_name(text: str) -> None:
-    assert read_edit(count, "amount", text) == NotEdited("Not valid: amount has to be written as JSON, as it was shown.")
+    assert read_edit(count, "amount", text) == NotEdited("Not valid: write amount in the form in which it was shown.")
 
 
 @pytest.mark.parametrize(

@@ -164,10 +164,10 @@ async def test_a_form_changes_what_was_changed_in_it(thread: Thread, fields: dic
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"edit.amount": "fifty"}, "Not valid: amount has to be written as JSON, as it was shown."),
-        ({"edit.amount": ""}, "Not valid: amount has to be written as JSON, as it was shown."),
+        ({"edit.amount": "fifty"}, "Not valid: write amount in the form in which it was shown."),
+        ({"edit.amount": ""}, "Not valid: write amount in the form in which it was shown."),
         ({"edit.amount": '"50"'}, "Not valid: amount"),
-        ({"edit.labels": "{"}, "Not valid: labels has to be written as JSON, as it was shown."),
+        ({"edit.labels": "{"}, "Not valid: write labels in the form in which it was shown."),
         ({"edit.other": "1"}, "other may not be changed here."),
     ],
 )

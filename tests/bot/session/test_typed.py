@@ -102,7 +102,7 @@ async def test_whoever_may_can_type_it_where_a_function_decides(thread: Thread) 
     await thread.say("approve")
     await thread.work()
     assert thread.log.names() == []
-    assert await whispers(thread) == [("alice", "Only Somebody with the right to may answer this.")]
+    assert await whispers(thread) == [("alice", "Only somebody with the right to may answer this.")]
     await thread.say("approve", FARAH)
     await thread.work()
     assert [(name, approver) for name, _, _, approver in thread.log.runs] == [("pay", FARAH.id)]

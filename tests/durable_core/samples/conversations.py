@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from bot.answers import Answers
+from bot.answers import Answers, Way
 from bot.approvals import Approval
 from bot.context import ToolContext
 from bot.egress import Egress
@@ -244,6 +244,10 @@ async def approvals(thread: Sampled) -> None:
     await thread.answer("approve", FARAH, note="fine")
     await thread.ask("changed", calls(("changed", {"amount": 7})))
     await thread.answer("approve", edits={"amount": 4}, note="less")
+    await thread.ask("overridden", calls(("voted", {"amount": 7})))
+    asked, way = await thread.prompt(), Way(via="api", source="api", key="overridden")
+    await thread.answers.admit(asked.prompt_id, "approve", principal=FARAH, place=PLACE, way=way, override="Bob is away")
+    await thread.work()
     await thread.ask("granted", calls(("once", {"amount": 8})))
     await thread.answer("approve")
     await thread.ask("judged", calls(("judged", {"amount": 4})))
@@ -320,7 +324,7 @@ async def workflows(thread: Sampled) -> None:
         thread.later_s(60)  # so that its questions are the newest
         await thread.ask(place, calls(("ship", {"parcel": parcel})))
         if place == "stopped":
-            await thread.cancel()
+            await thread.tell(place, "never mind")
             await thread.work()
             continue
         await thread.answer("air", prompt=await thread.of_workflow())
@@ -329,9 +333,7 @@ async def workflows(thread: Sampled) -> None:
         if place == "waiting":
             continue
         asked = await thread.of_workflow()
-        await thread.answers.admit(
-            asked.prompt_id, "", principal=ALICE, place=PLACE, source="fake", key=place, via="button", fields={"text": "no"}
-        )
+        await thread.answer("", prompt=asked, fields={"text": "no"})
         for _ in range(5):
             await thread.work()
             thread.later_s(3_600)

@@ -41,7 +41,7 @@ def shape(value: Any, at: str = "") -> Iterator[str]:
     elif isinstance(value, (list, tuple)):
         for one in value:
             yield from shape(one, f"{at}[]")
-    elif value not in (None, ""):
+    elif value:
         yield at
 
 

@@ -12,9 +12,9 @@ from sqlalchemy import create_engine, pool
 from bot import formats
 from bot.flows.origin import read_origin
 from bot.formats import Kind
-from bot.history import from_json
-from bot.model import reply_from_json
-from bot.turn.state import Purpose, Stage, body_from_json, state_from_json
+from bot.history import from_json, to_json
+from bot.model import reply_from_json, reply_to_json
+from bot.turn.state import Purpose, Stage, body_from_json, body_to_json, state_from_json, state_to_json
 from bot.undelivered import undelivered_card
 from channels.cards import Card
 from durable_core import codec, schema, versions
@@ -25,7 +25,7 @@ from durable_core.model import AnswerPolicy, Prompt, PromptOutcome, RecordKind
 from tests.bot.session.kit import open_thread
 from tests.durable_core.conformance.sqlite import KEYS
 from tests.durable_core.samples.loading import HERE, Sample, bodies, first_file, into, states
-from tests.durable_core.samples.make import FLOW, FLOW_KINDS, KINDS
+from tests.durable_core.samples.make import FLOW, FLOW_KINDS, KINDS, shape
 
 VERSIONS = range(versions.MIN_READABLE_SPEC, versions.CURRENT_SPEC + 1)
 
@@ -112,6 +112,31 @@ def test_every_sample_reads_under_this_code(version: int) -> None:
         understood(sample)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_nothing_of_a_sample_is_dropped_by_reading_it(version: int) -> None:
+    """A field that was renamed without an upcaster reads as its default: nobody would be told."""
+    for sample in bodies(version):
+        if sample.kind not in ("step", "command", "record"):
+            continue
+        stored = formats.read(Kind(sample.kind), sample.body, run_id="ses_sample")
+        match sample.kind, sample.of:
+            case "step", _:
+                again: Any = {
+                    "items": [to_json(from_json(item)) for item in stored["items"]],
+                    "state": state_to_json(state_from_json(stored["state"])),
+                }
+                stored = {name: stored[name] for name in again}
+            case "command", "message":
+                again = body_to_json(body_from_json(stored))
+            case "record", "reply":
+                again = {**stored, "reply": reply_to_json(reply_from_json(stored["reply"]))}
+            case "record", "result":
+                again = to_json(from_json(stored))
+            case _:
+                continue
+        assert set(shape(stored)) <= set(shape(again)), sample.of
+
+
 def test_the_newest_samples_show_whatever_can_be_waited_for() -> None:
     samples = bodies(versions.CURRENT_SPEC)
     values: Any = [(sample.kind, sample.of, codec.decode(sample.body)) for sample in samples]
@@ -120,6 +145,9 @@ def test_the_newest_samples_show_whatever_can_be_waited_for() -> None:
     assert {one.stage for one in pending} == set(Stage) - {Stage.READY}, "what is let run, runs in the same step"
     assert {one.purpose for one in pending} == set(Purpose)
     assert any(one.requests for one in pending), "a workflow asks"
+    assert any(one.stopping for one in pending), "a workflow was told to stop"
+    assert any(state.turn is not None and state.turn.extra_calls for state in states), "a turn may go on past its limit"
+    assert any(state.extra_tokens for state in states), "and past its tokens"
     assert any(one.group is not None and one.prompt_id != one.group for one in pending), "calls share a card"
     assert any(state.grants for state in states), "a yes counts for later"
     assert {value.get("quorum", 1) for kind, _, value in values if kind == "prompt"} == {1, 2}
