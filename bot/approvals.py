@@ -152,6 +152,11 @@ class Approval:
         names = listed(by)
         return None if names is None else tuple(name for name in names if self.self_ok or name != requester)
 
+    def described(self, requester: Principal, *, level: int = 0) -> str:
+        """Name who may answer as its list, group or function does: of a list, those who count."""
+        by, people = self.by_at(level), self.people(requester.id, level=level)
+        return describe_by(people if people and listed(by) is not None else by, requester=requester.name)
+
     def question(self, call: ToolCall) -> str:
         """Word the question of the card, with every argument it names in full; secrets stay masked."""
         if isinstance(self.ask, str):
@@ -169,8 +174,8 @@ class Approval:
             try:
                 return reveal(scrubbed(str(self.by_text(call)), call.secrets))
             except BaseException:  # noqa: BLE001 - a wording must not strand the call
-                return describe_by(self.by, requester=call.requester.name)
-        return self.by_text if self.by_text is not None else describe_by(self.by, requester=call.requester.name)
+                return self.described(call.requester)
+        return self.by_text if self.by_text is not None else self.described(call.requester)
 
     def problems(self, parameters: Collection[str], *, masked: Collection[str] = ()) -> tuple[str, ...]:
         """List what is wrong with this policy for a tool with these parameters, of which some are ``masked``."""

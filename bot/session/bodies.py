@@ -12,7 +12,7 @@ from typing import Final
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from bot.answerers import describe_by, listed
+from bot.answerers import listed
 from bot.approvals import Approval, Policy, ToolCall
 from bot.bindings import meaning
 from bot.deciding import Words
@@ -183,7 +183,7 @@ def _expiry(approval: Approval, turn: Turn, waiting_for: str) -> dict[str, JsonV
         if level.by_text is not None:
             asked = level.by_text
         elif level.by is not None:
-            asked = describe_by(level.by, requester=turn.requester.name)
+            asked = approval.described(turn.requester, level=number)
         people = approval.people(turn.requester.id, level=number)
         to = level.to or Address("", "")
         steps.append(

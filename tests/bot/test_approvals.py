@@ -327,6 +327,8 @@ async def test_an_escalation_hands_it_to_others_and_one_that_only_moves_it_does_
         (Approval(by=group("finance")), "Somebody in finance"),
         (Approval(by=[BOB.id]), BOB.id),
         (Approval(by=[BOB.id, FARAH.id]), f"{BOB.id} or {FARAH.id}"),
+        (Approval(by=[ALICE.id, BOB.id]), BOB.id),
+        (Approval(by=[ALICE.id, BOB.id], self_ok=True), f"{ALICE.id} or {BOB.id}"),
         (Approval(by=finance, by_text="Finance"), "Finance"),
         (Approval(by=finance, by_text=lambda call: f"Whoever runs {call.tool}"), "Whoever runs refund"),
         (Approval(by=group("finance"), by_text=fails), "Somebody in finance"),

@@ -304,3 +304,13 @@ async def test_who_was_asked_before_does_not_answer_for_those_who_are_asked_now(
     await thread.click("approve", BOB)
     await thread.work()
     assert thread.log.names() == ["wire"]
+
+
+async def test_whoever_asked_is_not_named_among_those_who_are_asked_next(thread: Thread) -> None:
+    approval = Approval(expires=HOUR, remind_after=None, on_expiry=escalate(by=[ALICE.id, BOB.id]))
+    prompt = await wiring(thread, approval)
+    await later(thread, HOUR)
+    moved = await thread.store.prompt(prompt.prompt_id)
+    assert (moved.asked, moved.answerers) == (BOB.id, (BOB.id,))
+    await thread.click("approve", BOB)
+    await thread.work()
