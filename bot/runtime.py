@@ -21,6 +21,7 @@ from bot.errors import NotReady
 from bot.flows.surface import InConversation
 from bot.ingress import Ingress, Taken
 from bot.leftovers import Leftovers
+from bot.outdated import warn_of_outdated
 from bot.people import People
 from bot.prompts import Prompts
 from bot.pulse import Pulse
@@ -110,10 +111,14 @@ class Runtime:
         if self.role is not Role.WEB:
             self.worker = await self._new_worker()
             await self.worker.start()
-            self._sweeper = asyncio.create_task(self.leftovers.keep_expiring(), name="moorings-sweep")
+            self._sweeper = asyncio.create_task(self._sweep(), name="moorings-sweep")
         self._taking = True
         if self.console is not None:
             await self.console.start()
+
+    async def _sweep(self) -> None:
+        await warn_of_outdated(self.store, self.agents)
+        await self.leftovers.keep_expiring()
 
     async def run_due(self, limit: int | None = None) -> int:
         """In place of `start`: do what is due, then stop; how often a session was taken."""

@@ -9,9 +9,9 @@ each kind that changed, and stores samples of the new one beside those of all be
 not only where it could not read it:
 
 1. The first; its values have no stamp.
-2. Requests for several people or for those on a list, on shared cards, with changes before the yes; turns that wait for a time, an
-   answer, a limit or a workflow; workflow runs that say where they come from. Values of format 1 are read as they are: what came
-   is missing in them, and has a default.
+2. Requests for several people or for those on a list, on shared cards, with changes before the yes; turns that wait for a
+   time, an answer, a limit or a workflow; workflow runs that say where they come from. Values of format 1 are read as they
+   are: what came is missing in them, and has a default.
 """
 
 from __future__ import annotations
