@@ -58,15 +58,21 @@ class OpenPrompt:
     """Principals who are waited for, where they are known one by one."""
 
     @property
+    def next_number(self) -> int | None:
+        """Which level is next when it expires; one at which nobody may answer is passed over."""
+        left = range(self.level, len(self.levels)) if self.on_expiry is OnExpiry.ESCALATE else ()
+        return next((number for number in left if self.levels[number].answerers != ()), None)
+
+    @property
     def next_level(self) -> Level | None:
         """Who is asked when it expires, if there is somebody left."""
-        on = self.on_expiry is OnExpiry.ESCALATE and self.level < len(self.levels)
-        return self.levels[self.level] if on else None
+        return None if self.next_number is None else self.levels[self.next_number]
 
     @property
     def next_ms(self) -> int:
         """How long those have who are asked next."""
-        known = self.level_ms[self.level : self.level + 1] or self.level_ms[-1:]
+        number = self.level if self.next_number is None else self.next_number
+        known = self.level_ms[number : number + 1] or self.level_ms[-1:]
         return known[0] if known and known[0] > 0 else LEVEL_MS
 
     def label(self, option_id: str) -> str:

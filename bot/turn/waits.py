@@ -17,7 +17,7 @@ from bot.turn.change import Change, Draft, Ended, NewPrompt, Post
 from bot.turn.parts import asked, message_received, requests, turn_waiting
 from bot.turn.routes import Mint
 from bot.turn.state import Copy, Pending, State, Turn
-from bot.turn.view import OpenPrompt
+from bot.turn.view import Level, OpenPrompt
 from durable_core.model import Outcome, PromptUpdate
 
 
@@ -91,11 +91,11 @@ def escalated(state: State, turn: Turn, action: Escalate, prompts: Mapping[str, 
     copies: dict[str, tuple[Copy, ...]] = {}
     for pending in action.prompts:
         prompt = prompts[pending.prompt_id]
-        level = prompt.next_level
-        if level is None:
+        level, number = prompt.next_level, prompt.next_number
+        if level is None or number is None:
             continue
-        updates.append(_handed(pending, prompt, now))
-        about: dict[str, JsonValue] = {"level": prompt.level + 1, "waiting_for": level.waiting_for}
+        updates.append(_handed(pending, prompt, level, number=number, now=now))
+        about: dict[str, JsonValue] = {"level": number + 1, "waiting_for": level.waiting_for}
         events.append(_moved("input.escalated", turn, pending, about))
         card = pending.card_of
         if card not in copies:
@@ -116,15 +116,14 @@ def escalated(state: State, turn: Turn, action: Escalate, prompts: Mapping[str, 
     )
 
 
-def _handed(pending: Pending, prompt: OpenPrompt, now: int) -> PromptUpdate:
-    level = prompt.levels[prompt.level]
+def _handed(pending: Pending, prompt: OpenPrompt, level: Level, *, number: int, now: int) -> PromptUpdate:
     ms = prompt.next_ms
     reminds = prompt.remind_ms is not None and 0 < prompt.remind_ms < ms
     return PromptUpdate(
         prompt_id=pending.prompt_id,
         expires_at=now + ms,
         remind_at=now + prompt.remind_ms if reminds and prompt.remind_ms is not None else None,
-        level=prompt.level + 1,
+        level=number + 1,
         asked=level.waiting_for,
         answerers=level.answerers,
     )

@@ -28,7 +28,7 @@ from tests.bot.session.actors import ADDRESS, TOOLS, Log, calls, die, says
 from tests.bot.session.kit import ALICE, BOB, FARAH, Thread
 from tests.bot.session.test_approvals import results
 
-HOUR = timedelta(hours=1)
+HOUR, MS = timedelta(hours=1), timedelta(milliseconds=1)
 ROOM = "fake:v1:finance"
 
 
@@ -314,3 +314,22 @@ async def test_whoever_asked_is_not_named_among_those_who_are_asked_next(thread:
     assert (moved.asked, moved.answerers) == (BOB.id, (BOB.id,))
     await thread.click("approve", BOB)
     await thread.work()
+
+
+async def test_a_level_at_which_nobody_may_answer_is_passed_over(thread: Thread) -> None:
+    steps = [escalate(by=[ALICE.id]), escalate(by=[FARAH.id], expires=2 * HOUR)]
+    prompt = await wiring(thread, Approval(by=[BOB.id], expires=HOUR, remind_after=None, on_expiry=steps))
+    await later(thread, HOUR)
+    moved = await thread.store.prompt(prompt.prompt_id)
+    assert (moved.level, moved.answerers, moved.expires_at) == (2, (FARAH.id,), prompt.created_at + 3 * HOUR // MS)
+    await thread.click("approve", FARAH)
+    await thread.work()
+    assert thread.log.names() == ["wire"]
+
+
+async def test_a_last_level_at_which_nobody_may_answer_is_the_end(thread: Thread) -> None:
+    approval = Approval(by=[BOB.id], expires=HOUR, remind_after=None, on_expiry=escalate(by=[ALICE.id]))
+    prompt = await wiring(thread, approval)
+    await later(thread, HOUR)
+    assert (await thread.store.prompt(prompt.prompt_id)).outcome is PromptOutcome.EXPIRED
+    assert results(thread, 1)[-1][1] is ResultStatus.EXPIRED
