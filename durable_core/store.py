@@ -37,7 +37,7 @@ Prompts
   S17  Settling puts a response into the inbox, wakes the run and owes an edit to every posted copy, in one transaction.
   S18  An answer that needs a function waits as an interaction; it never waits behind the run's lease. Whoever answered in vain
        is owed what the answer said to tell, in the transaction that decided so. A verdict about one level counts for no other.
-  S38  A prompt with a quorum is settled by that many different people who approve, or by one who denies; each counts once. An
+  S38  A prompt with a quorum is settled by that many different people who approve, or by one who denies; each yes counts once. An
        answer that counts without settling owes an edit to every posted copy. An override settles whatever the quorum is.
   S39  The times of an open prompt, whom it asks and its level change only by a commit; then every posted copy is edited.
   S40  Whatever settles, counts, is refused or hands a prompt to others leaves one audit entry in the same transaction. Entries

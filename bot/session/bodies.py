@@ -164,6 +164,7 @@ def _prompt(
         asked=waiting_for,
         remind_at=None if remind_ms is None else now + remind_ms,
         binding=tool.binding(call.arguments),
+        for_requester=approval.policy is Policy.REQUESTER,
     )
 
 

@@ -68,6 +68,8 @@ class NewPrompt:
     """The limit that it is about."""
     binding: str = ""
     """What exactly is asked about, as a digest over the real arguments."""
+    for_requester: bool = False
+    """Nobody but who asked may answer, even where a worker decides so."""
     means: Mapping[str, str] = field(default_factory=dict)
     """What the arguments came to, as they were shown, each as a digest."""
 

@@ -321,7 +321,8 @@ def _undelivered(view: View, turn: Turn) -> Reroute | None:
             in_thread = turn.place_of(failed) == thread and failed.private_to is None
             others = [copy for copy in prompts[0].cards if copy is not failed]
             there = any(turn.place_of(copy) == thread and copy.private_to is None for copy in others)
-            to = None if thread == (None, None) or there or failed.plain else "text" if in_thread else "thread"
+            stays = thread == (None, None) or there or failed.plain or failed.private_to is not None
+            to = None if stays else "text" if in_thread else "thread"
             return Reroute(signal=entry, prompts=prompts, failed=failed, to=to)
     return None
 

@@ -66,6 +66,7 @@ def question_prompt(
         body={**body, "action": action, "display": display, "allow_freeform": free},
         policy=policy,
         expires_at=now + EXPIRES_MS,
+        for_requester=True,
     )
 
 

@@ -86,7 +86,7 @@ def _readers(turn: Turn, prompt: NewPrompt) -> tuple[str, ...]:
     """Who is to see a private card: those who may answer, as far as they are known here one by one."""
     if prompt.policy is AnswerPolicy.LISTED:
         known = prompt.answerers
-    elif prompt.policy is AnswerPolicy.REQUESTER or prompt.body.get("waiting_for") == turn.requester.name:
+    elif prompt.policy is AnswerPolicy.REQUESTER or prompt.for_requester:
         known = (turn.requester.id,)
     else:
         known = ()

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
-from bot.display import within
+from bot.display import quoted, within
 from bot.turn import posts
 from bot.turn.actions import Answer, Escalate, Remind, Reroute, Tell
 from bot.turn.change import Change, Draft, Ended, NewPrompt, Post
@@ -71,7 +71,7 @@ def reminded(state: State, turn: Turn, action: Remind, prompts: Mapping[str, Ope
 
 def _reminders(turn: Turn, sharing: Sequence[Pending], prompts: Mapping[str, OpenPrompt]) -> list[Post]:
     first = prompts[sharing[0].prompt_id]
-    what = f"“{first.text}”" if len(sharing) == 1 else f"{len(sharing)} requests"
+    what = quoted(first.text) if len(sharing) == 1 else f"{len(sharing)} requests"
     text = f"Still unanswered: {what}. {first.waiting_for or 'Somebody'} may answer."
     copies = sharing[0].cards
     # the newest place is where those are who are asked now; a private card's readers are reminded alone
@@ -105,7 +105,9 @@ def escalated(state: State, turn: Turn, action: Escalate, prompts: Mapping[str, 
                 copy = Copy(delivery_id=mint(), channel=level.channel, address=level.address)
                 copies[card] = (*pending.cards, copy)
                 told.append(posts.card(copy, card))
-            told.append(posts.notice(f"Nobody answered in time, so now {within(level.waiting_for)} may answer: “{prompt.text}”"))
+            told.append(
+                posts.notice(f"Nobody answered in time, so now {within(level.waiting_for)} may answer: {quoted(prompt.text)}")
+            )
     return Change(
         kind="escalate",
         state=replace(state, turn=_with_copies(turn, copies)),
@@ -145,13 +147,17 @@ def rerouted(state: State, turn: Turn, action: Reroute, *, mint: Mint) -> Change
         "fallback": action.to,
     }
     card = action.prompts[0].card_of
+    told = [posts.card(copy, card)] if copy is not None else []
+    if action.failed.private_to is not None and not left and turn.address is not None:
+        # what was to be private stays so: the thread learns only that nobody was asked
+        told.append(posts.notice(f"Nobody could be asked privately: {action.signal.error}. Ask somebody who runs this bot."))
     done = Ended(submission_id=action.signal.submission_id, outcome=Outcome.COMPLETED, detail={"fallback": action.to})
     return Change(
         kind="reroute",
         state=replace(state, turn=_with_copies(turn, {card: copies})),
         link_turn=turn.turn_id,
         events=tuple(_moved("input.undeliverable", turn, one, about) for one in action.prompts),
-        posts=(posts.card(copy, card),) if copy is not None else (),
+        posts=tuple(told),
         consumed=(action.signal.seq,),
         outcomes=(done,),
     )

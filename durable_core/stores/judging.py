@@ -127,7 +127,8 @@ def _by_state(asked: Asked, answer: PromptAnswer) -> Judged | None:
         return None
     if not _is_named(asked.prompt, answer.principal):
         return Judged(AnswerStatus.REFUSED, NOT_YOURS)
-    if any(vote.principal == answer.principal for vote in asked.prompt.votes):
+    # who has approved may still deny: a yes that was a mistake must not stand until others have joined it
+    if answer.outcome in _YES and any(vote.principal == answer.principal for vote in asked.prompt.votes):
         return Judged(AnswerStatus.REFUSED, ALREADY_VOTED)
     return None
 

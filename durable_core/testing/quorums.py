@@ -111,11 +111,17 @@ class Quorums(StoreBench):
         assert (await store.answer(first)).status is AnswerStatus.COUNTED
         again = await store.answer(replace(first, submission_id="sub_again"))
         assert (again.status, again.submission_id, again.deduplicated) == (AnswerStatus.COUNTED, first.submission_id, True)
-        for outcome in (PromptOutcome.APPROVED, PromptOutcome.DENIED):
-            twice = await store.answer(answer(prompt_id, by=BOB, outcome=outcome))
-            assert (twice.status, twice.reason) == (AnswerStatus.REFUSED, "already_voted")
+        twice = await store.answer(answer(prompt_id, by=BOB))
+        assert (twice.status, twice.reason) == (AnswerStatus.REFUSED, "already_voted")
         assert voters(await store.prompt(prompt_id)) == {BOB}
         assert (await store.answer(answer(prompt_id))).status is AnswerStatus.SETTLED
+
+    async def test_s38_who_has_approved_may_still_deny(self, store: Store) -> None:
+        _, prompt_id = await asked(store, policy=LISTED, answerers=(ALICE, BOB), quorum=2)
+        assert (await store.answer(answer(prompt_id, by=BOB))).status is AnswerStatus.COUNTED
+        assert (await store.answer(answer(prompt_id, by=BOB, outcome=PromptOutcome.DENIED))).status is AnswerStatus.SETTLED
+        prompt = await store.prompt(prompt_id)
+        assert (prompt.outcome, prompt.settled_by, voters(prompt)) == (PromptOutcome.DENIED, BOB, {BOB})
 
     async def test_s38_one_who_denies_ends_it(self, store: Store) -> None:
         _, prompt_id = await asked(store, policy=LISTED, answerers=(ALICE, BOB), quorum=2)

@@ -218,15 +218,18 @@ async def test_a_card_that_can_not_be_put_elsewhere_comes_into_the_thread(
     assert thread.log.names() == ["wire"]
 
 
-async def test_a_private_card_that_nobody_can_see_comes_into_the_thread_once(
+async def test_a_private_card_that_nobody_can_see_stays_private_and_the_thread_learns_that_nobody_was_asked(
     thread: Thread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusing(thread, monkeypatch, lambda delivery: delivery.message.private_to is not None)
     approval = Approval(ask="Wire {amount}?", by=[BOB.id, FARAH.id], route="direct", remind_after=None)
     await wiring(thread, approval)
-    assert cards(thread) == [(ADDRESS, None, False)]
-    assert await undeliverable(thread) == [(ADDRESS, "thread"), (ADDRESS, None)]
-    await thread.click("deny", FARAH)
+    assert cards(thread) == []
+    assert await undeliverable(thread) == [(ADDRESS, None), (ADDRESS, None)]
+    told = [shown.message.text for shown in thread.channel.shown if shown.message.notice]
+    assert [text.startswith("Nobody could be asked privately") for text in told].count(True) == 1
+    assert not any("Wire" in text for text in told), "what it is about is not for the thread"
+    assert (await thread.click("deny", FARAH)).status is AnswerStatus.SETTLED
     await thread.work()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from durable_core.context import WorkflowContext
 from durable_core.engine.engine import Engine
 from durable_core.errors import CommitUnknown, Conflict, NotFound, RunFailed, Unstorable
-from durable_core.model import Admission, Claim, ClaimRequest, Committed, Receipt, StepCommit
+from durable_core.model import Abilities, Admission, Claim, ClaimRequest, Committed, DueWork, Receipt, StepCommit
 from durable_core.operations import Option
 from durable_core.registry import UnknownWorkflow, WorkflowNameTaken, step, workflow
 from durable_core.testing.builders import START_MS
@@ -321,7 +322,11 @@ async def test_a_start_is_taken_where_it_comes_in_while_half_of_the_places_are_f
 async def test_nothing_begins_beside_a_run_that_is_taken_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, answered = asyncio.Event(), asyncio.Event()
     store = await world.open_store()
-    claim = store.claim
+    claim, due = store.claim, store.due
+
+    async def something(owner: str, abilities: Abilities) -> DueWork:
+        found = await due(owner, abilities)
+        return found if asked.is_set() else replace(found, run_at=found.now)  # due, and not for one who takes others beside it
 
     async def slow(request: ClaimRequest) -> list[Claim]:
         if request.alone:
@@ -329,6 +334,7 @@ async def test_nothing_begins_beside_a_run_that_is_taken_alone(world: World, mon
             await answered.wait()
         return await claim(request)
 
+    monkeypatch.setattr(store, "due", something)
     monkeypatch.setattr(store, "claim", slow)
     async with world.engine(doubled, store=store) as engine:
         begun = begun_of(engine, monkeypatch)

@@ -226,7 +226,8 @@ class ExpectedStore:
         """Say what becomes of an answer; `waits` where a worker has to look at it."""
         if prompt.outcome is not None:
             return AnswerStatus.ALREADY_SETTLED
-        if self.refusal(run, prompt) or (not override and (not prompt.names(by) or by in prompt.votes)):
+        again = by in prompt.votes and outcome is not PromptOutcome.DENIED
+        if self.refusal(run, prompt) or (not override and (not prompt.names(by) or again)):
             return AnswerStatus.REFUSED
         if waits:
             return AnswerStatus.PENDING
