@@ -236,7 +236,7 @@ def prompt(opener: Opener, row: Columns) -> Prompt:
         call_id=row[4],
         body=opener.open(run_id, row[5], sealing.prompt_body(prompt_id)),
         requester=row[6],
-        policy=AnswerPolicy(row[7]),
+        policy=_policy(row[7]),
         created_seq=row[8],
         created_at=row[9],
         expires_at=row[10],
@@ -255,6 +255,14 @@ def prompt(opener: Opener, row: Columns) -> Prompt:
         group=row[23],
         votes=() if row[24] is None else _votes(row[24]),
     )
+
+
+def _policy(word: str) -> AnswerPolicy:
+    """Read who may answer; a word of a newer version leaves it to a worker, who finds out that it can't read the prompt."""
+    try:
+        return AnswerPolicy(word)
+    except ValueError:
+        return AnswerPolicy.FUNCTION
 
 
 def _votes(text: str) -> tuple[Vote, ...]:
