@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bot.access import Action, Allow, Deny
     from bot.agent import Agent
+    from bot.answerers import group
     from bot.app import Bot
     from bot.approvals import Approval, ApprovalRecord, ToolCall, always, over
     from bot.context import ToolContext
     from bot.errors import BotError, ModelFailed
+    from bot.masks import Secret
     from bot.model import Model, ModelReply, ModelRequest, RequestedCall
+    from bot.policies import auto, deny, never, once
     from bot.principal import Principal
+    from bot.routes import address, escalate
     from bot.scripted import ScriptedModel
     from bot.tools import Tool, tool
     from bot.turn.state import Limits
@@ -38,10 +42,18 @@ __all__ = [
     "Principal",
     "RequestedCall",
     "ScriptedModel",
+    "Secret",
     "Tool",
     "ToolCall",
     "ToolContext",
+    "address",
     "always",
+    "auto",
+    "deny",
+    "escalate",
+    "group",
+    "never",
+    "once",
     "over",
     "tool",
 ]
@@ -49,12 +61,16 @@ __all__ = [
 _HOMES = {
     "access": ("Action", "Allow", "Deny"),
     "agent": ("Agent",),
+    "answerers": ("group",),
     "app": ("Bot",),
     "approvals": ("Approval", "ApprovalRecord", "ToolCall", "always", "over"),
     "context": ("ToolContext",),
     "errors": ("BotError", "ModelFailed"),
+    "masks": ("Secret",),
     "model": ("Model", "ModelReply", "ModelRequest", "RequestedCall"),
+    "policies": ("auto", "deny", "never", "once"),
     "principal": ("Principal",),
+    "routes": ("address", "escalate"),
     "scripted": ("ScriptedModel",),
     "tools": ("Tool", "tool"),
     "turn.state": ("Limits",),

@@ -8,23 +8,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from pydantic import JsonValue
 
 from bot import formats
 from bot.access import AccessPolicy, Action, Deny, members_only
 from bot.access import decide as decide_access
-from bot.cards import prompt_body, readable, settled_words
+from bot.answerers import POLICY_SECONDS, Resolver
+from bot.cards import prompt_body, readable
 from bot.edge import Threads, limited
-from bot.errors import BadArguments
 from bot.formats import Kind
-from bot.leftovers import DORMANT, Dormant, Leftovers
+from bot.given import Given, given
+from bot.leftovers import Dormant, Leftovers
 from bot.people import LookUpFailed, People
 from bot.principal import Principal
+from bot.rights import Rights, storable
+from bot.session.edits import NotEdited
 from bot.session.ready import ReadyAgent
+from bot.settling import counted_events, giver, giver_json, settled_events, shown_name
+from bot.telling import ELSEWHERE, ENDED, NOT_ALLOWED, UNCHANGED_OVERRIDE, UNKNOWN_AUTHOR, tell
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
@@ -34,12 +39,11 @@ from durable_core.model import (
     AnswerPolicy,
     AnswerReceipt,
     AnswerStatus,
-    EventDraft,
     Interaction,
-    OutboxDraft,
     Prompt,
     PromptAnswer,
     PromptOutcome,
+    RunStatus,
     Verdict,
 )
 from durable_core.retry import RetryPolicy
@@ -47,25 +51,37 @@ from durable_core.store import Store
 
 log = logging.getLogger("moorings.answers")
 
-POLICY_SECONDS: Final = 10.0
-"""How long an author's access or approval function may take."""
 UNREADABLE_MS: Final = 5_000
 """How long an answer that a newer version asked for is left to that version before it is looked at again."""
+FORGOTTEN: Final = "What you changed was deleted before it was looked at. Answer again."
 WAIT_SECONDS: Final = 2.0
 """How long a caller waits for an answer that a worker has to decide."""
 
-REASONS: Final[dict[str, str]] = {
-    "not_yours": "Only the person who asked may answer this.",
-    "not_allowed": "You may not answer this.",
-    "unknown_author": "Who you are could not be found out just now. Try again later.",
-    "elsewhere": "This request is not known here. Answer it where it was asked.",
-    "expired": "This request has expired. Nothing was done with your answer.",
-    "cancelled": "This request was cancelled. Nothing was done with your answer.",
-    "ended": "This conversation has ended. Nothing was done with your answer.",
-    "session_stranded": "This conversation can't be gone on with in this version. Write a message to begin anew.",
-    "session_dormant": DORMANT,
-    "unknown_option": "That is not one of the options of this request.",
-}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How an answer came: over which interface, from where, and where its giver is told, alone, if it settles nothing."""
+
+    via: str
+    source: str
+    """Within which `key` names the answer: the same key again is the same answer."""
+    key: str
+    of: str = ""
+    """Tells a repeat from another payload where the key covers more than this answer."""
+    at: tuple[str, str] | None = None
+    """The channel and the address where a button was pressed: the prompt must have been put there."""
+    tell_at: tuple[str, str] | None = None
+    where: str = ""
+    """From where, for the audit; else it is `at`."""
+    submission_id: str | None = None
+    """The answer's id, where it was made before."""
+    together: tuple[str, ...] = ()
+    """The ids of all answers of one click: what came of them is told in one."""
+
+    @property
+    def place(self) -> str:
+        """Name where it came from."""
+        return self.where or " ".join(self.at or self.tell_at or (self.via,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +96,15 @@ class Answers:
     """Where an author's access and approval functions run."""
     policy_seconds: float = POLICY_SECONDS
     leftovers: Leftovers | None = None
+    groups: Mapping[str, Resolver] = field(default_factory=dict)
+    """Who is in a group that may answer, by its name."""
     look_ups: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=8, first=timedelta(seconds=1)))
     """How often, and after which waits, it is found out who somebody is; then the answer is refused."""
+
+    @property
+    def rights(self) -> Rights:
+        """Who may answer."""
+        return Rights(store=self.store, agents=self.agents, threads=self.threads, seconds=self.policy_seconds, groups=self.groups)
 
     async def admit(
         self,
@@ -90,64 +113,77 @@ class Answers:
         *,
         principal: Principal,
         place: Place,
-        source: str,
-        key: str,
-        via: str,
+        way: Way,
         run_id: str | None = None,
-        note: str = "",
-        of: str = "",
-        at: tuple[str, str] | None = None,
-        tell: bool = False,
+        words: str = "",
+        fields: Mapping[str, str] | None = None,
+        edits: Mapping[str, JsonValue] | None = None,
+        override: str | None = None,
     ) -> AnswerReceipt:
-        """Accept somebody's choice; settled at once when who may answer is data, else decided by a worker.
+        """Accept somebody's answer; settled at once when who may answer is data, else decided by a worker.
 
-        ``of`` tells a repeat from another payload where the key covers more than this answer. ``at`` is the channel and the
-        address where it was given: the prompt must have been put there. With ``tell`` the person is told there, alone, if the
-        answer settles nothing.
+        ``option_id`` "" stands for ``words`` of their own, which are a note otherwise. ``fields`` are those of a form, ``edits``
+        arguments that are changed with an approval: a worker then asks the gates again. ``override`` is the reason of somebody
+        who has the right to answer whatever the prompt says; the caller has checked it.
 
         Raises: NotFound (no such prompt), Conflict, Stranded (a newer version asked, and runs: it has to take the answer).
         """
         prompt = await self.store.prompt(prompt_id)
-        if run_id is not None and prompt.run_id != run_id:
+        if run_id is not None and not belongs(prompt, run_id):
             raise NotFound("prompt", prompt_id)
         left = await self._left(prompt)
         if left is None:
             readable(prompt)
         body = prompt_body(prompt)
-        option = next((option for option in body["options"] if option["id"] == option_id), None) if left is None else None
-        if left is not None:
-            refused: str | None = left
-        elif at is not None and not await self._put_at(prompt, at):
-            refused = "elsewhere"
-        else:
-            refused = "unknown_option" if option is None else await self._denied_at_once(prompt, principal, place)
-        tell_at = at if tell else None
-        outcome = PromptOutcome(option["outcome"]) if option is not None else PromptOutcome.IGNORED
-        submission_id = new_id("sub")
-        who: dict[str, JsonValue] = {
-            "principal": principal.to_json(),
-            "place": _place_json(place),
-            "tell_at": list(tell_at) if tell_at is not None else None,
-        }
+        read = given(body, option_id, words=words, fields=fields, edits=edits, tool=await self.rights.editable(prompt))
+        refused = left or await self._over(prompt) or (None if prompt.outcome is not None else read.refused)
+        if left is None and way.at is not None and not await self.put_at(prompt, way.at):
+            refused = ELSEWHERE
+        if refused is None and override is None:
+            refused = await self._denied_at_once(prompt, principal, place)
+        told, not_made = await self._note(prompt, read if left is None else replace(read, edits={}), override)
+        refused = refused or not_made
+        # whom a list names is looked up too, where the platform has to be asked who they are: access may say no
+        judge = "edits" in told or (prompt.policy is AnswerPolicy.LISTED and override is None and self.people.asks(principal))
+        at_once = not judge and (prompt.policy is not AnswerPolicy.FUNCTION or override is not None)
+        submission_id = way.submission_id or new_id("sub")
         answer = PromptAnswer(
-            source=source,
-            key=key,
-            digest=payload_digest(codec.encode({"prompt": prompt_id, "option": option_id, "note": note, "of": of})),
+            source=way.source,
+            key=way.key,
+            digest=_digest(prompt_id, read, way, override),
             submission_id=submission_id,
             prompt_id=prompt_id,
-            run_id=run_id,
+            run_id=None,
             option_id=option_id,
-            outcome=outcome,
-            note=codec.encode({"text": note}) if note else None,
+            outcome=read.outcome,
+            note=codec.encode(told) if told else None,
             principal=principal.id,
-            name=_shown_name(principal, body),
-            via=via,
-            body=codec.encode(who),
+            name=shown_name(principal, body),
+            via=way.via,
+            body=codec.encode({**giver_json(principal, place, way.tell_at, way.together), "edited": "edits" in told}),
             refused=refused,
-            tell=_tell(tell_at, submission_id, principal),
-            events=settled_events(prompt, principal, outcome) if prompt.policy is AnswerPolicy.REQUESTER else (),
+            tell=tell(way.tell_at, way.together or (submission_id,), principal),
+            events=settled_events(prompt, principal, read.outcome, reason=override) if at_once else (),
+            counted=counted_events(prompt, principal) if at_once else (),
+            where=way.place,
+            judge=judge,
+            override=override is not None,
         )
         return await self.store.answer(answer)
+
+    async def _note(self, prompt: Prompt, read: Given, override: str | None) -> tuple[dict[str, JsonValue], str | None]:
+        """Return what is kept of an answer besides its option, and why what it changes can't be."""
+        told: dict[str, JsonValue] = {"text": read.words} if read.words else {}
+        if override is not None:
+            told["reason"] = override
+        if not read.edits or prompt.outcome is not None:
+            return told, None
+        made = await self.rights.edited(prompt, read.edits)
+        if isinstance(made, NotEdited):
+            return told, made.reason
+        if made.edits and override is not None:
+            return told, UNCHANGED_OVERRIDE
+        return told | ({"edits": dict(made.edits), "binding": made.binding} if made.edits else {}), None
 
     async def _left(self, prompt: Prompt) -> str | None:
         """Why a prompt's session is not gone on with: no version that runs reads it, or it is of an earlier start."""
@@ -162,10 +198,20 @@ class Answers:
             return "session_dormant"
         return None
 
-    async def _put_at(self, prompt: Prompt, at: tuple[str, str]) -> bool:
-        """Whether a copy of the prompt was owed to this address: a button's value alone gives no right."""
-        sql = "SELECT 1 FROM moor_outbox WHERE prompt_id = :prompt AND channel = :channel AND address = :address LIMIT 1"
-        return bool(await self.store.rows(sql, {"prompt": prompt.prompt_id, "channel": at[0], "address": at[1]}))
+    async def _over(self, prompt: Prompt) -> str | None:
+        """Say that the conversation has ended where that is why a prompt was withdrawn."""
+        if prompt.outcome is not PromptOutcome.CANCELLED or prompt.settled_by is not None:
+            return None
+        return ENDED if (await self.store.run(prompt.run_id)).status is RunStatus.ENDED else None
+
+    async def put_at(self, prompt: Prompt, at: tuple[str, str]) -> bool:
+        """Whether a copy of the prompt's card was owed to this address: a button's value alone gives no right.
+
+        The copies of a shared card are filed under its first prompt.
+        """
+        sql = "SELECT 1 FROM moor_outbox WHERE prompt_id = :card AND channel = :channel AND address = :address LIMIT 1"
+        card = prompt.group or prompt.prompt_id
+        return bool(await self.store.rows(sql, {"card": card, "channel": at[0], "address": at[1]}))
 
     async def _denied_at_once(self, prompt: Prompt, principal: Principal, place: Place) -> str | None:
         """Why somebody may not click here, where no worker will ask: the default policy, or a prompt older than the policy."""
@@ -179,7 +225,7 @@ class Answers:
             )
         except Exception:
             log.exception("whether %s may be answered could not be decided; refused", prompt.prompt_id)
-            return "not_allowed"
+            return NOT_ALLOWED
         return decision.text if isinstance(decision, Deny) else None
 
     async def result(self, receipt: AnswerReceipt, *, seconds: float = WAIT_SECONDS) -> AnswerReceipt:
@@ -210,31 +256,31 @@ class Answers:
         except Stranded:  # for newer code
             await self.store.postpone(interaction, until=await self.store.now() + UNREADABLE_MS)
             return
-        principal = Principal.from_json(who["principal"])
-        tell_at = (str(who["tell_at"][0]), str(who["tell_at"][1])) if who["tell_at"] is not None else None
+        principal, place, tell_at, together = giver(who)
         try:
-            place = _place(who["place"])
             principal, place = await self.people.resolve(principal, place, tell_at[1] if tell_at is not None else None)
-            refusal = self._refusal(interaction, principal, place)
+            refusal = self._refusal(interaction, principal, place, edited_call=bool(who.get("edited")))
             reason = (await limited(refusal, self.policy_seconds)).value()
         except LookUpFailed as error:
             if not self.look_ups.exhausted(interaction.attempts):
                 await self._look_up_later(interaction, error)
                 return
-            reason = "unknown_author"
+            reason = UNKNOWN_AUTHOR
         except Exception:
             log.exception("who may answer %s could not be decided; refused", answer.prompt_id)
-            reason = "not_allowed"
-        events = () if reason is not None else settled_events(interaction.prompt, principal, answer.outcome)
+            reason = NOT_ALLOWED
+        prompt, allowed = interaction.prompt, reason is None
         await self.store.decide(
             Verdict(
                 interaction_id=interaction.interaction_id,
                 epoch=interaction.epoch,
-                allowed=reason is None,
+                allowed=allowed,
+                level=prompt.level,
                 reason=reason,
-                events=events,
-                name=_shown_name(principal, prompt_body(interaction.prompt)),
-                tell=_tell(tell_at, interaction.interaction_id, principal),
+                events=settled_events(prompt, principal, answer.outcome) if allowed else (),
+                counted=counted_events(prompt, principal) if allowed else (),
+                name=shown_name(principal, prompt_body(prompt)),
+                tell=tell(tell_at, together or (interaction.interaction_id,), principal),
             )
         )
 
@@ -243,77 +289,28 @@ class Answers:
         wait = self.look_ups.delay_ms(interaction.attempts, retry_after=error.retry_after)
         await self.store.postpone(interaction, until=await self.store.now() + wait)
 
-    async def _refusal(self, interaction: Interaction, principal: Principal, place: Place) -> str | None:
+    async def _refusal(self, interaction: Interaction, principal: Principal, place: Place, *, edited_call: bool) -> str | None:
         decision = await decide_access(self.access, principal, place, Action.CLICK, threads=self.threads)
         if isinstance(decision, Deny):
             return decision.text
-        body = prompt_body(interaction.prompt)
-        requester = Principal.from_json(body["requester"])
-        agent = self.agents.get(interaction.run_name)
-        tool = agent.tools.get(body["action"]["tool"]) if agent is not None else None
-        # a prompt says itself whether the tool's approval decides: a call that ran without one is its requester's to run again
-        by_approval = body.get("by_approval", interaction.prompt.kind == "approval")
-        approval = tool.approval if tool is not None and by_approval else None
-        if tool is None or approval is None:
-            mine = principal.id == requester.id and not principal.anonymous
-            return None if mine else "not_yours"
-        try:
-            call = tool.call(body["action"]["input"], body["action"]["call_id"], requester=requester)
-        except BadArguments:
-            return "The tool has changed since this was asked. Ask again."
-        may = await self.threads.run(approval.may_answer, call, principal)
-        return None if may.value() else "not_allowed"
+        prompt, answer = interaction.prompt, interaction.answer
+        refused = await self.rights.refusal(prompt, interaction.run_name, principal, outcome=answer.outcome)
+        if refused is not None:
+            return refused
+        told = formats.read(Kind.NOTE, answer.note, run_id=prompt.run_id) if answer.note is not None else {}
+        if not told.get("edits"):
+            return FORGOTTEN if edited_call else None
+        return await self.rights.edit_refusal(prompt, interaction.run_name, principal, told)
 
 
-def settled_events(prompt: Prompt, principal: Principal, outcome: PromptOutcome) -> tuple[EventDraft, ...]:
-    """The events that tell readers who settled a prompt and how."""
-    body = prompt_body(prompt)
-    turn_id = body["turn_id"]
-    here: dict[str, JsonValue] = {"turn_id": turn_id, "request_id": prompt.prompt_id, "kind": prompt.kind}
-    resolution: dict[str, JsonValue] = {
-        "request_id": prompt.prompt_id,
-        "kind": prompt.kind,
-        "outcome": outcome.value,
-        "responder": {"id": principal.id, "name": _shown_name(principal, body)},
-    }
-    return (
-        EventDraft(
-            type="approval.settled",
-            body=codec.encode({**here, "responder": principal.id, "outcome": outcome.value}),
-        ),
-        EventDraft(type="input.resolved", body=codec.encode({"turn_id": turn_id, "resolutions": [resolution]})),
-    )
+def belongs(prompt: Prompt, session_id: str) -> bool:
+    """Whether a prompt is of a session: of its own run, or of one that works for it."""
+    return session_id in (prompt.run_id, prompt_body(prompt).get("session_id"))
 
 
-def _tell(tell_at: tuple[str, str] | None, submission_id: str, principal: Principal) -> OutboxDraft | None:
-    """What the person is owed, alone, when the answer settles nothing; the words are found when it is sent."""
-    if tell_at is None or principal.anonymous:
-        return None
-    body: dict[str, JsonValue] = {"kind": "answer", "submission_id": submission_id, "private_to": principal.id}
-    return OutboxDraft(delivery_id=new_id("dlv"), channel=tell_at[0], address=tell_at[1], body=codec.encode(body))
-
-
-def _shown_name(principal: Principal, body: Mapping[str, Any]) -> str:
-    """The name that goes on the card: of the requester the one that the conversation knows."""
-    requester = body["requester"]
-    return str(requester["name"]) if principal.id == requester["id"] else principal.name
-
-
-def explain(receipt: AnswerReceipt) -> str | None:
-    """Say in words, for the person alone, what became of an answer that settled nothing."""
-    if receipt.status is AnswerStatus.SETTLED:
-        return None
-    if receipt.status is AnswerStatus.ALREADY_SETTLED and receipt.prompt is not None:
-        settled = settled_words(receipt.prompt, prompt_body(receipt.prompt))
-        return f"This was settled before: {settled.removesuffix('.')}."
-    if receipt.reason == "not_allowed" and receipt.prompt is not None:
-        return f"Only {prompt_body(receipt.prompt)['waiting_for']} may answer this."
-    return REASONS.get(receipt.reason or "", receipt.reason or None)
-
-
-def _place_json(place: Place) -> dict[str, JsonValue]:
-    return {"kind": place.kind, "shared_outside": place.shared_outside, "title": place.title}
-
-
-def _place(stored: dict[str, Any]) -> Place:
-    return Place(stored["kind"], stored["shared_outside"], title=stored["title"])
+def _digest(prompt_id: str, read: Given, way: Way, override: str | None) -> bytes:
+    """Tell one answer from another, by what was given alone: what comes of it must not matter to a repeat."""
+    more: dict[str, JsonValue] = {"edits": dict(read.edits) if storable(read.edits) else None} if read.edits else {}
+    more |= {"override": override} if override is not None else {}
+    told: dict[str, JsonValue] = {"prompt": prompt_id, "option": read.option_id, "text": read.words, "of": way.of}
+    return payload_digest(codec.encode({**told, **more}))

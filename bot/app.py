@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, TypeAlias
 
 from bot.access import AccessPolicy, members_only
 from bot.agent import Agent
+from bot.answerers import Resolver, group_problems
 from bot.errors import BadApp
 from bot.retention import Retention, RetentionSpec
 from bot.settings import Settings
 from bot.turn.state import Limits
 from channels.contract import Channel, Checked
 from durable_core.keys import Keys
+from durable_core.registry import Registry, Workflow, WorkflowNameTaken
 
 OpenDeps: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]] | Callable[[Settings], AbstractAsyncContextManager[Any]]
 
@@ -33,6 +35,8 @@ class Bot:
     is 90. It is written down when a session begins. `keys` takes the place of MOORINGS_ENCRYPTION_KEYS: a provider that asks a
     KMS, say.
     `lifetime` ends a session that long after it began or moved to a new version, once its turn has settled; None never does.
+    `groups` says who is in a `group(name)` that may answer: a function of the person, plain or async, or a channel's group.
+    `workflows` are those that no agent offers as a tool, but that others start.
     `inherit_transcript` gives the session that follows one which no version can read any more what was said there, as data.
     """
 
@@ -49,6 +53,8 @@ class Bot:
         retention: RetentionSpec = "default",
         keys: Keys | None = None,
         inherit_transcript: bool = False,
+        groups: Mapping[str, Resolver] | None = None,
+        workflows: Sequence[Workflow] = (),
     ) -> None:
         self.agents = tuple(agents)
         self.channels = tuple(channels)
@@ -60,11 +66,19 @@ class Bot:
         self.retention = Retention.of(retention)
         self.keys = keys
         self.inherit_transcript = inherit_transcript
+        self.groups = dict(groups or {})
+        self.workflows = tuple(workflows)
 
     @property
     def lifetime_ms(self) -> int | None:
         """The lifetime of a session in milliseconds."""
         return None if self.lifetime is None else int(self.lifetime.total_seconds() * 1000)
+
+    @property
+    def registry(self) -> Registry:
+        """The workflows of its agents, and those that only workflows start."""
+        tools = [workflow for agent in self.agents for workflow in agent.workflows]
+        return Registry(dict.fromkeys([*tools, *self.workflows]))
 
     def check(self, more: Sequence[Channel] = ()) -> None:
         """Look for everything that keeps this app from starting. Raises: BadApp, with all of it."""
@@ -83,14 +97,32 @@ class Bot:
                 problems.append(f"channel {channel!r} has several agents to choose from: routes={{{channel!r}: …}}")
             elif agent_name is not None and agent_name not in names:
                 problems.append(f"routes[{channel!r}] names {agent_name!r}, which is no agent")
+        problems += self._unknown_channels(channels)
         places: tuple[object, ...] = (*self.channels, *more)
         for place in places:
             problems += place.problems() if isinstance(place, Checked) else ()
+        try:
+            _ = self.registry
+        except WorkflowNameTaken as error:
+            problems.append(str(error))
         if self.lifetime is not None and self.lifetime <= timedelta(0):
             problems.append("lifetime= must be in the future, or None")
-        problems += [*self.retention.problems(), *self.limits.problems()]
+        problems += [*self.retention.problems(), *self.limits.problems(), *group_problems(self.groups)]
         if problems:
             raise BadApp(tuple(problems))
+
+    def _unknown_channels(self, channels: Collection[str]) -> list[str]:
+        """Say which approvals put their requests on a channel that this app doesn't have."""
+        found: list[str] = []
+        for agent in self.agents:
+            for tool in agent.gated:
+                places = tool.approval.addresses if tool.approval is not None else ()
+                found += [
+                    f"agent {agent.name!r}: tool {tool.name!r} asks at {place.address!r}, on no channel of this bot"
+                    for place in places
+                    if place.channel not in channels
+                ]
+        return found
 
     def agent_of(self, channel: str) -> str:
         """Name the agent that answers on a channel."""

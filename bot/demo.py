@@ -1,6 +1,6 @@
 """The demo's agent and what its tools act on.
 
-What lives here: two tools, a small payments ledger, the agent, the app. What does not: the script that drives them
+What lives here: two tools, a workflow, a small payments ledger, the agent, the app. What does not: the script that drives them
 (scripted.py), the page and the command.
 """
 
@@ -13,6 +13,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, dataclass
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Final
@@ -26,6 +27,9 @@ from bot.context import ToolContext
 from bot.principal import Principal
 from bot.tools import tool
 from channels.contract import Channel
+from durable_core.context import WorkflowContext
+from durable_core.operations import Option
+from durable_core.registry import workflow
 
 SELF_SERVICE_LIMIT: Final = Decimal(100)
 FINANCE: Final = "finance"
@@ -190,14 +194,49 @@ async def slow(ctx: ToolContext[DemoDeps], seconds: Annotated[float, Field(ge=0,
     return f"That took {seconds:g} s."
 
 
+def compute_plan(service: str) -> dict[str, str]:
+    """Say what a deployment would do; the demo deploys nothing."""
+    version = sum(service.encode()) % 90 + 10
+    return {"service": service, "version": f"1.{version}", "change": "replace 3 of 3 instances, one after the other"}
+
+
+def roll_out(plan: dict[str, str]) -> str:
+    """Carry a plan out, as far as a demo does."""
+    return f"{plan['service']} {plan['version']} is deployed."
+
+
+@workflow
+async def deploy(ctx: WorkflowContext, service: Annotated[str, Field(min_length=1, max_length=64)]) -> str:
+    """Deploy a service: plan, ask, wait a moment, roll out.
+
+    Args:
+        ctx: The run.
+        service: The service to deploy, for example api.
+    """
+    plan = await ctx.step(compute_plan, service)
+    ctx.progress(f"Planned {plan['service']} {plan['version']}: {plan['change']}.")
+    answer = await ctx.ask(
+        f"Deploy {plan['service']} {plan['version']}?",
+        options=[Option("go", "Deploy", style="primary"), Option("stop", "Cancel")],
+        expires=timedelta(days=3),
+    )
+    if answer.option_id != "go":
+        reason = "nobody answered in time" if answer.expired else f"{answer.name or 'somebody'} said no"
+        return f"{service} was not deployed: {reason}."
+    ctx.progress("Waiting 5 seconds before the roll-out.")
+    await ctx.sleep(5)
+    return await ctx.step(roll_out, plan)
+
+
 support = Agent(
     "support",
     "scripted",
     instructions=(
         "You help the people of a small shop. Be brief and friendly. Use refund_charge when somebody asks for a refund; "
-        "a person is asked before it runs. Say plainly when something did not happen."
+        "a person is asked before it runs. Use deploy when they want a service deployed. Say plainly when something did not "
+        "happen."
     ),
-    tools=[refund_charge, slow],
+    tools=[refund_charge, slow, deploy],
 )
 
 

@@ -15,6 +15,7 @@ from enum import Enum
 from pydantic_core import to_jsonable_python
 
 _PADDING = re.compile(r"[ \u3000]{17,}")
+_MARKS = re.compile(r"[\[\]<>`\\]")
 _EXPONENT_LIMIT = 30
 _PLAIN_SPACES = {" ", "\u3000"}
 _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -26,6 +27,7 @@ _UNSEEN_OTHERS = frozenset(
     | set(range(0xE0100, 0xE01F0))
 )
 _EMOJI_STYLE = "\ufe0f"
+_OPENER = re.compile(r"(?:An?|The|(?:Any|Some|Every)(?:body|one)?|All|Both|Each|Either|One|Two|Three|Whoever)(?: |$)")
 
 
 def show(value: object, *, lines: bool = False) -> str:
@@ -46,6 +48,16 @@ def reveal(text: str) -> str:
         shown.append(_escape(char) if _is_unseen(char, before) else char)
         before = char
     return _PADDING.sub(lambda run: f"[{len(run.group())} spaces]", "".join(shown))
+
+
+def quoted(text: str) -> str:
+    """Quote text within Markdown of our own: it can hold no link, no code and no mark-up of ours, and stays on its line."""
+    return "“" + _MARKS.sub(r"\\\g<0>", " ".join(text.split())) + "”"
+
+
+def within(words: str) -> str:
+    """Return words that begin a sentence, such as "Whoever is on call", as they stand within one; names keep their capital."""
+    return words[:1].lower() + words[1:] if _OPENER.match(words) else words
 
 
 def _is_unseen(char: str, before: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable
@@ -121,6 +122,24 @@ class Threads:
             self._slots.release()
             raise
         return await future
+
+
+def is_async(function: object) -> bool:
+    """Tell whether calling it makes a coroutine, which is true whatever it would have answered."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - a callable object's own method is looked at
+
+
+async def asked(function: Callable[..., Any], *arguments: Any, threads: Threads, seconds: float | None) -> Ended[Any]:
+    """Ask an author's function, plain or async: a plain one in a thread; left alone after so many seconds."""
+    return await limited(_answer(function, arguments, threads), seconds)
+
+
+async def _answer(function: Callable[..., Any], arguments: tuple[Any, ...], threads: Threads) -> Any:
+    if is_async(function):
+        answer: Any = function(*arguments)
+    else:
+        answer = (await threads.run(function, *arguments)).value()
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 def storable(text: str) -> str:

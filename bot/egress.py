@@ -8,22 +8,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from bot import formats
-from bot.answers import explain
 from bot.cards import card, readable
 from bot.formats import Kind
 from bot.leftovers import Leftovers
 from bot.principal import author_id
+from bot.telling import NOTHING_DONE, explain_all
+from bot.undelivered import tell_session
 from channels.contract import Channel, Findable
 from channels.errors import ChannelError, DeliveryFailed, RateLimited
+from channels.fallback import card_text
 from channels.outbound import Delivery, MessageRef, Outbound
 from durable_core.errors import Stranded, Unavailable
 from durable_core.failpoints import hit
-from durable_core.model import Buried, Lane, OutboxItem, Postponed, Sent
+from durable_core.model import Buried, Lane, OutboxItem, Postponed, Prompt, Sent
 from durable_core.retry import RetryPolicy
 from durable_core.store import Store
 
@@ -33,6 +36,12 @@ SEND_SECONDS = 12.0
 """One attempt; well under a third of a lane's lease."""
 UNREADABLE_MS = 5_000
 """How long what a newer version wrote is left to that version before it is looked at again."""
+UNDECIDED_TRIES = 3
+"""How often it is waited for answers that a worker still decides, before the others are told."""
+
+
+class _NotYet(Exception):
+    """What is to be told is not known yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +89,8 @@ class Egress:
                 log.warning("delivery %s can't be sent: %s", item.delivery_id, error)
                 return await self._bury(lane, item, error.code, release=release)
             return await self._postpone(lane, item, str(error))
+        except _NotYet:
+            return await self._postpone(lane, item, "an answer is not decided yet")
         except Stranded as error:
             return await self._unreadable(lane, item, error, release=release)
         except Unavailable:  # our own store, not the platform: no attempt
@@ -122,6 +133,7 @@ class Egress:
         return False
 
     async def _bury(self, lane: Lane, item: OutboxItem, error: str, *, release: bool) -> bool:
+        await tell_session(self.store, item, error)  # before it is buried: told twice is told once, not told is a silent wait
         await self.store.finish(lane, self.owner, Buried(delivery_id=item.delivery_id, error=error[:500], release=release))
         return not release
 
@@ -129,21 +141,60 @@ class Egress:
         body = formats.read(Kind.OUTBOX, item.body, run_id=item.run_id)
         match body.get("kind"):
             case "card" if item.prompt_id is not None:
-                prompt = await self.store.prompt(item.prompt_id)
-                readable(prompt)
-                return Outbound("", card(prompt, result=str(body.get("result", ""))))
+                drawn = card(await self._prompts(item.prompt_id), results=_results(item.prompt_id, body))
+                if body.get("plain"):  # where a card can't be shown
+                    return Outbound(card_text(drawn), private_to=_reader(body))
+                return Outbound("", drawn, private_to=_reader(body))
             case "reply":
                 return Outbound(await self._reply(item, int(body["step"])))
             case "answer":
-                receipt = await self.store.interaction_result(str(body["submission_id"]))
-                words = explain(receipt) if receipt is not None else None
-                private_to = author_id(str(body["private_to"]))
-                return Outbound(words or "Nothing was done with your answer.", notice=True, private_to=private_to)
+                words = await self._came_of(item, body.get("submissions") or [body["submission_id"]])
+                return Outbound(words or NOTHING_DONE, notice=True, private_to=_reader(body))
             case _:
-                private = body.get("private_to")
-                return Outbound(str(body.get("text", "")), notice=True, private_to=author_id(private) if private else None)
+                mentions = tuple(author_id(str(one)) for one in body.get("mentions") or ())
+                return Outbound(str(body.get("text", "")), notice=True, private_to=_reader(body), mentions=mentions)
+
+    async def _came_of(self, item: OutboxItem, submissions: Sequence[str]) -> str | None:
+        """Say what came of answers; of several that one click gave, once all are decided, if that is soon. Raises: _NotYet."""
+        receipts = [await self.store.interaction_result(str(one)) for one in submissions]
+        decided = [receipt for receipt in receipts if receipt is not None]
+        if len(decided) < len(receipts) and item.attempts < UNDECIDED_TRIES:
+            raise _NotYet
+        return explain_all(decided)
+
+    async def _prompts(self, prompt_id: str) -> list[Prompt]:
+        """Read the prompts of a card, in the order in which they were asked. Raises: Stranded."""
+        first = await self.store.prompt(prompt_id)
+        found = [first]
+        if first.group is not None:
+            sql = "SELECT prompt_id FROM moor_prompt WHERE run_id = :run AND group_id = :card"
+            rows = await self.store.rows(sql, {"run": first.run_id, "card": first.group})
+            others = sorted({str(row[0]) for row in rows} - {prompt_id})
+            found += [await self.store.prompt(other) for other in others]
+            found.sort(key=_asked)
+        for prompt in found:
+            readable(prompt)
+        return found
 
     async def _reply(self, item: OutboxItem, step: int) -> str:
         content = await self.store.content(item.run_id, [f"step:{step}"])
         output = formats.read(Kind.STEP, content[f"step:{step}"], run_id=item.run_id)
         return str(output["items"][0]["text"])
+
+
+def _reader(body: Mapping[str, Any]) -> str | None:
+    """Who alone may see a message."""
+    private = body.get("private_to")
+    return author_id(str(private)) if private else None
+
+
+def _results(prompt_id: str, body: Mapping[str, Any]) -> dict[str, str]:
+    """What came of the calls on a card, by their prompts."""
+    several = body.get("results") or {}
+    return {prompt_id: str(body.get("result", ""))} | {one: str(told.get("result", "")) for one, told in several.items()}
+
+
+def _asked(prompt: Prompt) -> tuple[int, list[tuple[int, str]]]:
+    """Order prompts as they were asked: a call's id is made of numbers."""
+    parts = (prompt.call_id or "").split(".")
+    return prompt.created_seq, [(int(part) if part.isdecimal() else 0, part) for part in parts]

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from dataclasses import dataclass
 
-from bot.ending import ending_events
+from bot.ending import end_session
 from bot.redaction import all_events, words_of
 from durable_core import codec
 from durable_core.engine.ending import end_run
@@ -87,7 +87,11 @@ async def forget_session(store: Store, session_id: str, *, by: str, seconds: flo
         with contextlib.suppress(SessionEnded):
             await store.admit(cancel_admission(session_id, reason=REASON, by=by))
         await _until(store, _ENDED, session_id, seconds)
-    await end_run(store, session_id, reason=REASON, events=await _ending(store, run, by))
+    if run.kind is RunKind.SESSION:
+        await end_session(store, run, reason=REASON, by=by)
+    else:
+        ended = EventDraft(type=f"run.{REASON}", body=codec.encode({"by": by}))
+        await end_run(store, session_id, reason=REASON, events=[ended])
     await _until(store, _SENT, session_id, seconds)
     forgotten = await store.forget(session_id)
     for child in started:
@@ -96,17 +100,10 @@ async def forget_session(store: Store, session_id: str, *, by: str, seconds: flo
     return forgotten
 
 
-async def _ending(store: Store, run: Run, by: str) -> list[EventDraft]:
-    if run.kind is RunKind.SESSION:
-        return await ending_events(store, run, reason=REASON, by=by)
-    return [EventDraft(type=f"run.{REASON}", body=codec.encode({"by": by}))]
-
-
 async def _started(store: Store, run: Run) -> list[str]:
-    """Return the runs that a workflow run has started."""
-    if run.kind is not RunKind.WORKFLOW:
-        return []
-    started = [codec.decode(event.body) async for event in all_events(store, run.run_id) if event.type == "child.started"]
+    """Return the runs that a run has started."""
+    kinds = ("child.started", "task.started")
+    started = [codec.decode(event.body) async for event in all_events(store, run.run_id) if event.type in kinds]
     return [str(data["run_id"]) for data in started if isinstance(data, dict)]
 
 

@@ -5,19 +5,24 @@ What lives here: webhook in, receipt out. What does not: turns, who may speak (d
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
 from pydantic import JsonValue
 
-from bot.answers import Answers, explain
-from bot.cards import read_button
+from bot.answers import Answers, Way
+from bot.buttons import FREE_TEXT, Pressed, read_button
+from bot.cards import form_of, prompt_body
 from bot.leftovers import Dormant, Leftovers
 from bot.principal import Principal, principal_id
+from bot.telling import ELSEWHERE, REASONS, explain
 from bot.turn.state import Limits, MessageBody, TurnPolicy, body_to_json
-from channels.contract import Channel
+from channels.cards import Form
+from channels.contract import Channel, Forms
 from channels.errors import ChannelError
 from channels.events import Author, Click, Event, Ignored, Message
 from channels.http import WebhookRequest, WebhookResponse
@@ -25,7 +30,16 @@ from durable_core import codec
 from durable_core.crypto import payload_digest
 from durable_core.errors import Conflict, ContentGone, NotFound, Stranded, TooLarge, Unstorable
 from durable_core.ids import new_id
-from durable_core.model import Admission, AnswerReceipt, CommandKind, NewRun, Receipt, Run, ToAddress
+from durable_core.model import (
+    Admission,
+    AnswerReceipt,
+    CommandKind,
+    NewRun,
+    PromptOutcome,
+    Receipt,
+    Run,
+    ToAddress,
+)
 from durable_core.store import Store
 
 log = logging.getLogger("moorings.ingress")
@@ -70,6 +84,8 @@ class Ingress:
     leftovers: Leftovers | None = None
     counts: Counter[str] = field(default_factory=Counter)
     """Requests and events by what became of them."""
+    opening: set[asyncio.Task[None]] = field(default_factory=set)
+    """Forms that are being opened, after the answer to the click."""
 
     async def receive(self, name: str, request: WebhookRequest) -> Taken:
         """Verify, parse, admit; the response may be sent once this returns. Raises: Unavailable."""
@@ -106,7 +122,7 @@ class Ingress:
                     else:
                         self.counts["not_routed"] += 1
                 case Click():
-                    clicks.append(await self._click(channel, event))
+                    clicks += await self._click(channel, event)
                     self.counts["click"] += 1
                 case Ignored(reason=reason):
                     self.counts["not_routed"] += 1
@@ -171,31 +187,107 @@ class Ingress:
             )
         )
 
-    async def _click(self, channel: str, click: Click) -> ClickResult:
-        named = read_button(click.value)
-        if named is None:
-            return ClickResult("refused", "This button is not known here.")
+    # ── clicks ──
+
+    async def _click(self, channel: str, click: Click) -> list[ClickResult]:
+        pressed = read_button(click.value)
+        if pressed is None:
+            return [ClickResult("refused", "This button is not known here.")]
         try:
-            receipt = await self.answers.admit(
-                named[0],
-                named[1],
-                principal=principal(channel, click.author),
-                place=click.place,
+            if pressed.opens_form:
+                return [await self._form(channel, click, pressed)]
+            if pressed.for_all:
+                return await self._for_all(channel, click, pressed)
+            return [await self._answer(channel, click, pressed)]
+        except (NotFound, ContentGone):
+            return [ClickResult("refused", "This request is no longer known. Ask again.")]
+        except Stranded:
+            return [
+                ClickResult(
+                    "refused", "This was asked by a newer version, which has to take the answer. Click again in a moment."
+                )
+            ]
+        except Conflict:
+            return [ClickResult("refused", "This click was already used for something else.")]
+
+    async def _answer(self, channel: str, click: Click, pressed: Pressed, *, together: Sequence[str] = ()) -> ClickResult:
+        at = (channel, click.address)
+        receipt = await self.answers.admit(
+            pressed.prompt_id,
+            pressed.option_id,
+            principal=principal(channel, click.author),
+            place=click.place,
+            way=Way(
+                via="button",
                 source=channel,
                 key=click.key,
-                via="button",
-                at=(channel, click.address),
-                tell=channel not in self.answering,
-            )
-        except (NotFound, ContentGone):
-            return ClickResult("refused", "This request is no longer known. Ask again.")
-        except Stranded:
-            return ClickResult(
-                "refused", "This was asked by a newer version, which has to take the answer. Click again in a moment."
-            )
-        except Conflict:
-            return ClickResult("refused", "This click was already used for something else.")
+                at=at,
+                tell_at=None if channel in self.answering else at,
+                submission_id=_submission(channel, click.key) if together else None,
+                together=tuple(together),
+            ),
+            fields=click.fields,
+        )
         return ClickResult(receipt.status.value, explain(receipt), receipt)
+
+    async def _for_all(self, channel: str, click: Click, pressed: Pressed) -> list[ClickResult]:
+        """Answer every open approval of a card, each by itself: whoever may answer one need not be allowed to answer another.
+
+        Each has a key of its own, made of the click's: the same click again is the same answers.
+        """
+        leader = await self.store.prompt(pressed.prompt_id)
+        group = leader.group or leader.prompt_id
+        outcome = _ALL.get(pressed.option_id)
+        if outcome is None:
+            return [ClickResult("refused", "This button is not known here.")]
+        members = [
+            one
+            for one in await self.store.open_prompts(leader.run_id)
+            if one.kind == "approval" and group in (one.group, one.prompt_id)
+        ]
+        answers: list[tuple[Pressed, Click]] = []
+        for member in members or [leader]:  # where none is left open, whoever settled the first is named
+            options = (option["id"] for option in prompt_body(member)["options"] if option["outcome"] == outcome)
+            one = replace(click, key=f"{click.key}#{member.prompt_id}", fields={})
+            answers.append((Pressed(member.prompt_id, next(options, pressed.option_id)), one))
+        together = [_submission(channel, one.key) for _, one in answers]
+        return [await self._answer(channel, one, answer, together=together) for answer, one in answers]
+
+    async def _form(self, channel: str, click: Click, pressed: Pressed) -> ClickResult:
+        """Open a form once the click is answered; for a question that is settled, say so instead."""
+        prompt = await self.store.prompt(pressed.prompt_id)
+        if prompt.outcome is not None:
+            words = pressed.option_id == FREE_TEXT  # nothing can be settled any more, so what is in it means nothing
+            option_id, fields = ("", {"text": "…"}) if words else (pressed.option_id, {})
+            return await self._answer(channel, replace(click, fields=fields), Pressed(prompt.prompt_id, option_id))
+        if not await self.answers.put_at(prompt, (channel, click.address)):
+            return ClickResult("refused", REASONS[ELSEWHERE])
+        opener, form = self.channels[channel], form_of(prompt, pressed.option_id)
+        if form is None or not click.trigger or not isinstance(opener, Forms):
+            return ClickResult("refused", "This button is not known here.")
+        task = asyncio.create_task(_open(opener, click, form, str(prompt_body(prompt)["text"])))
+        self.opening.add(task)
+        task.add_done_callback(self.opening.discard)
+        self.counts["form"] += 1
+        return ClickResult("form")
+
+
+def _submission(source: str, key: str) -> str:
+    """Name one of the answers that a click for all gives, the same whenever the click comes again."""
+    return f"sub_{sha256(f'{source} {key}'.encode()).hexdigest()[:26]}"
+
+
+_ALL = {"approve": PromptOutcome.APPROVED.value, "deny": PromptOutcome.DENIED.value}
+
+
+async def _open(opener: Forms, click: Click, form: Form, question: str) -> None:
+    """Open a form, at best: one that doesn't open loses nothing, the button is still there."""
+    try:
+        await opener.open_form(click, form, question=question)
+    except ChannelError as error:
+        log.info("a form was not opened: %s", error)
+    except Exception:
+        log.exception("a form was not opened")
 
 
 def _check(event: Event) -> None:
@@ -204,7 +296,7 @@ def _check(event: Event) -> None:
         return
     texts = {"address": event.address, "key": event.key, "author.id": event.author.id, "author.name": event.author.name}
     if isinstance(event, Click):
-        texts["value"] = event.value
+        texts |= {"value": event.value, **{f"fields.{name}": f"{name}{text}" for name, text in event.fields.items()}}
     for path, text in texts.items():
         if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in text):
             raise Unstorable(path, "str with NUL or a lone surrogate")

@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
-from bot.ending import ending_events
+from bot.ending import end_session
 from bot.errors import Problem
 from durable_core.errors import DurableError
 from durable_core.listing import is_dormant
@@ -110,5 +110,4 @@ class Leftovers:
                 log.warning("looking for stranded sessions whose time is over: %s", error)
 
     async def _end(self, run: Run, reason: str) -> bool:
-        events = await ending_events(self.store, run, reason=reason, by=BY)
-        return await self.store.end(run.run_id, reason=reason, events=events)
+        return await end_session(self.store, run, reason=reason, by=BY)

@@ -9,7 +9,7 @@ import inspect
 import typing
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
 from pydantic.errors import PydanticUserError
@@ -20,12 +20,22 @@ from pydantic_core import SchemaError
 from bot.context import ToolContext
 from bot.docstrings import describe
 from bot.errors import BadTool
+from bot.masks import marked, unmarked
 
 _CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
 
-def arguments_model(name: str, function: Callable[..., Any]) -> tuple[str, type[BaseModel], dict[str, JsonValue]]:
-    """Build the description, the arguments model and its JSON Schema.
+class Parameters(NamedTuple):
+    """What a signature says: the description, the arguments model, its JSON Schema, and which parameters hold secrets."""
+
+    description: str
+    model: type[BaseModel]
+    schema: dict[str, JsonValue]
+    secret: tuple[str, ...]
+
+
+def arguments_model(name: str, function: Callable[..., Any], *, context: type = ToolContext) -> Parameters:
+    """Build the description, the arguments model and its JSON Schema; the first parameter is the ``context``.
 
     Fields are numbered and carry the parameter's name as alias: a parameter may be called ``schema`` or ``copy``, which a
     model's field may not.
@@ -44,18 +54,18 @@ def arguments_model(name: str, function: Callable[..., Any]) -> tuple[str, type[
         raise BadTool(name, f"its signature can't be read: {error}") from error
     description, texts = describe(function)
     first, *others = signature.parameters.values() or (None,)
-    if first is None or not _is_context(hints.get(first.name)):
-        raise BadTool(name, "its first parameter must be a ToolContext")
+    if first is None or not _is(hints.get(first.name), context):
+        raise BadTool(name, f"its first parameter must be a {context.__name__}")
     fields = {f"arg{number}": _field(name, parameter, hints, texts) for number, parameter in enumerate(others)}
     unknown = sorted(set(texts) - {parameter.name for parameter in signature.parameters.values()})
     if unknown:
         raise BadTool(name, f"its docstring describes {', '.join(unknown)}, which it doesn't take")
     model, schema = _checked(name, fields)
-    return description, model, schema
+    return Parameters(description, model, cast("dict[str, JsonValue]", unmarked(schema)), marked(schema))
 
 
-def _is_context(hint: object) -> bool:
-    return hint is ToolContext or typing.get_origin(hint) is ToolContext
+def _is(hint: object, context: type) -> bool:
+    return hint is context or typing.get_origin(hint) is context
 
 
 def _field(name: str, parameter: inspect.Parameter, hints: dict[str, Any], texts: dict[str, str]) -> tuple[Any, FieldInfo]:
@@ -64,7 +74,7 @@ def _field(name: str, parameter: inspect.Parameter, hints: dict[str, Any], texts
     if parameter.name not in hints:
         raise BadTool(name, f"parameter {parameter.name!r} has no type")
     hint = hints[parameter.name]
-    if _is_context(hint):
+    if _is(hint, ToolContext):
         raise BadTool(name, f"parameter {parameter.name!r} is a second ToolContext")
     default: Any = ... if parameter.default is inspect.Parameter.empty else parameter.default
     text = texts.get(parameter.name)

@@ -61,7 +61,7 @@ class People:
             return principal, place
         try:
             async with asyncio.timeout(LOOK_UP_SECONDS):
-                author, seen = await directory.look_up(address, _author(principal), place, fresh=fresh)
+                author, seen = await directory.look_up(address, as_author(principal), place, fresh=fresh)
         except RateLimited as error:
             raise LookUpFailed(error.retry_after) from error
         except (ChannelError, TimeoutError, OSError) as error:
@@ -73,7 +73,7 @@ class People:
         return channel if isinstance(channel, Directory) and not principal.anonymous else None
 
 
-def _author(principal: Principal) -> Author:
+def as_author(principal: Principal) -> Author:
     """Give a principal the platform's own form back."""
     parts = principal.id.split(":")
     tenancy = unquote(parts[1]) if len(parts) > 2 else ""

@@ -1,4 +1,4 @@
-"""Whether the database answers, for whoever asks if work would be taken.
+"""Whether the database answers and can be written, for whoever asks if work would be taken.
 
 What lives here: asking it, at most once a second however many want to know. What does not: who asks (server/health.py).
 """
@@ -27,7 +27,7 @@ class Pulse:
     _until: float = 0.0
 
     async def beats(self) -> bool:
-        """Whether the database answers, or did within the last second."""
+        """Whether the database answers and takes writes, or did within the last second."""
         if asyncio.get_running_loop().time() < self._until:
             return self._beats
         if self._asking is None:
@@ -37,7 +37,7 @@ class Pulse:
     async def _ask(self) -> bool:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                await self.store.rows("SELECT 1", {})
+                await self.store.probe()
             self._beats = True
         except (DurableError, TimeoutError):
             self._beats = False

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
-from bot.turn.decide import quoted_note
+from bot.turn.held import quoted_note
 from durable_core import codec
 from durable_core.model import Event
 from durable_core.store import Store
@@ -36,11 +36,15 @@ async def words_of(store: Store, run_id: str, principal: str) -> dict[str, bytes
         name = f"command:{int(seq or 0)}"
         for body in (await store.content(run_id, [name])).values():
             bodies[name] = codec.encode(_message(codec.decode(body), principal), written=codec.written_by(body))
-    notes = [str(prompt_id) for (prompt_id,) in await store.rows(_NOTES, here)]
-    empty = codec.encode({"text": ""})
-    bodies |= {f"note:{prompt_id}": empty for prompt_id in notes}
-    bodies |= {f"answer:{answer_id!s}": empty for (answer_id,) in await store.rows(_ANSWERS, here)}
-    said = [text for prompt_id in notes if (text := await _note(store, prompt_id))]
+    notes = {str(prompt_id): await _note(store, str(prompt_id)) for (prompt_id,) in await store.rows(_NOTES, here)}
+    # arguments that were changed are no words: without them a call would run that nobody agreed to
+    kept: dict[str, dict[str, Any]] = {
+        prompt_id: {name: note[name] for name in ("edits", "binding") if name in note} for prompt_id, note in notes.items()
+    }
+    bodies |= {f"note:{prompt_id}": codec.encode({"text": "", **rest}) for prompt_id, rest in kept.items()}
+    gone = codec.encode({"text": "", "forgotten": True})
+    bodies |= {f"answer:{answer_id!s}": gone for (answer_id,) in await store.rows(_ANSWERS, here)}
+    said = [text for note in notes.values() if (text := str(note.get("text", "")))]
     for step in await store.steps(run_id):
         output = codec.decode(step.output)
         if isinstance(output, dict) and _step(output, principal, said):
@@ -66,7 +70,7 @@ def _step(output: dict[str, Any], principal: str, said: list[str]) -> bool:
     for item in output.get("items", []):
         if item.get("kind") == "user" and item.get("principal") == principal:
             item |= {"text": DELETED, "author": SOMEONE}
-        elif item.get("kind") == "result" and item.get("origin") == "framework":
+        elif item.get("kind") == "result":
             item["content"] = _without(item["content"], said)
     turn = (output.get("state") or {}).get("turn") or {}
     requester = turn.get("requester") or {}
@@ -97,18 +101,19 @@ def _event(kind: str, data: dict[str, Any], principal: str, said: list[str]) -> 
     return False
 
 
-def _without(text: Any, said: list[str]) -> Any:
-    """Take quoted notes out of a sentence of the framework."""
-    if isinstance(text, str):
+def _without(result: Any, said: list[str]) -> Any:
+    """Take quoted notes out of a sentence of the framework, and own words out of the answer to a question."""
+    if isinstance(result, str):
         for note in said:
-            text = text.replace(quoted_note(note), quoted_note(NOTE_DELETED))
-    return text
+            result = result.replace(quoted_note(note), quoted_note(NOTE_DELETED))
+    elif isinstance(result, dict) and result.get("text") in said:
+        return {**result, "text": NOTE_DELETED}
+    return result
 
 
-async def _note(store: Store, prompt_id: str) -> str:
+async def _note(store: Store, prompt_id: str) -> dict[str, Any]:
     note = (await store.prompt(prompt_id)).note
-    body = cast("dict[str, Any]", codec.decode(note)) if note is not None else {}
-    return str(body.get("text", ""))
+    return cast("dict[str, Any]", codec.decode(note)) if note is not None else {}
 
 
 async def all_events(store: Store, run_id: str) -> AsyncIterator[Event]:

@@ -12,14 +12,18 @@ import sys
 from dataclasses import dataclass, field
 
 from bot import formats
+from bot.access import members_only
 from bot.answers import Answers
 from bot.app import Bot
 from bot.console.board import Board
 from bot.egress import Egress
 from bot.errors import NotReady
+from bot.flows.surface import InConversation
 from bot.ingress import Ingress, Taken
 from bot.leftovers import Leftovers
+from bot.outdated import warn_of_outdated
 from bot.people import People
+from bot.prompts import Prompts
 from bot.pulse import Pulse
 from bot.session.handoff import Deploy
 from bot.session.live import WarmHistories
@@ -33,9 +37,11 @@ from channels.errors import ChannelError
 from channels.http import WebhookRequest, WebhookResponse
 from durable_core.clock import Clock, DatabaseClock
 from durable_core.crypto import KeyRing
+from durable_core.engine.runner import Runner
 from durable_core.errors import NotFound
 from durable_core.keys import Keys
-from durable_core.model import Abilities, Interaction, Lane
+from durable_core.model import Abilities, Interaction, Lane, RunKind
+from durable_core.registry import Registry
 from durable_core.store import Store
 from durable_core.stores.open import StoreOptions, open_store
 from durable_core.stranding import Strandings
@@ -53,12 +59,16 @@ class Duties:
     """What a worker does with what it takes."""
 
     runner: SessionRunner
+    flows: Runner
     egress: Egress
     answers: Answers
 
     async def advance(self, held: Held) -> None:
-        """Advance a session."""
-        await self.runner.advance(held)
+        """Advance a session, or a workflow that works for one."""
+        if held.claim.kind is RunKind.WORKFLOW:
+            await self.flows.advance(held)
+        else:
+            await self.runner.advance(held)
 
     async def send(self, lane: Lane) -> None:
         """Send what an address is owed."""
@@ -79,6 +89,7 @@ class Runtime:
     store: Store
     streams: Streams
     sessions: Sessions
+    prompts: Prompts
     answers: Answers
     taker: Ingress
     leftovers: Leftovers
@@ -87,6 +98,7 @@ class Runtime:
     channels: dict[str, Channel]
     platform: ConsolePlatform | None
     console: Board | None
+    clock: Clock
     options: WorkerOptions = field(default_factory=WorkerOptions)
     worker: Worker | None = None
     _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
@@ -99,10 +111,14 @@ class Runtime:
         if self.role is not Role.WEB:
             self.worker = await self._new_worker()
             await self.worker.start()
-            self._sweeper = asyncio.create_task(self.leftovers.keep_expiring(), name="moorings-sweep")
+            self._sweeper = asyncio.create_task(self._sweep(), name="moorings-sweep")
         self._taking = True
         if self.console is not None:
             await self.console.start()
+
+    async def _sweep(self) -> None:
+        await warn_of_outdated(self.store, self.agents)
+        await self.leftovers.keep_expiring()
 
     async def run_due(self, limit: int | None = None) -> int:
         """In place of `start`: do what is due, then stop; how often a session was taken."""
@@ -117,6 +133,7 @@ class Runtime:
             agents=self.agents,
             deps=deps,
             warm=WarmHistories(self.store),
+            answers=self.answers,
             access=self.bot.access,
             limits=self.bot.limits,
             policies=self.answers.threads,
@@ -127,9 +144,20 @@ class Runtime:
                 code=abilities.code,
                 transcripts=self.bot.inherit_transcript,
             ),
+            keep_ms=self.bot.retention.keep_ms,
         )
+        flows = Runner(
+            store=self.store,
+            registry=self.bot.registry,
+            clock=self.clock,
+            public_url=self.settings.public_url,
+            keep_ms=self.bot.retention.keep_ms,
+            surface=InConversation(judged_by_code=self.bot.access is not members_only),
+            deps=deps,
+        )
+        flows.abilities = abilities
         egress = Egress(store=self.store, channels=self.channels, owner=owner, leftovers=self.leftovers)
-        duties = Duties(runner=runner, egress=egress, answers=self.answers)
+        duties = Duties(runner=runner, flows=flows, egress=egress, answers=self.answers)
         deployment = self.settings.deployment
         return Worker(self.store, duties, owner=owner, deployment=deployment, abilities=abilities, options=self.options)
 
@@ -198,9 +226,16 @@ async def open_runtime(
     if platform is not None:
         await _check_console(platform, settings)
     streams = Streams(store, formats.UPCASTERS)
-    leftovers = await _leftovers(store, settings)
+    leftovers = await _leftovers(store, settings, bot.registry)
     by_name = {channel.name: channel for channel in channels}
-    answers = Answers(store=store, agents=agents, access=bot.access, people=People(channels=by_name), leftovers=leftovers)
+    answers = Answers(
+        store=store,
+        agents=agents,
+        access=bot.access,
+        people=People(channels=by_name),
+        leftovers=leftovers,
+        groups=bot.groups,
+    )
     taker = Ingress(
         store=store,
         channels=by_name,
@@ -213,10 +248,11 @@ async def open_runtime(
         message_bytes=bot.limits.message_bytes,
         leftovers=leftovers,
     )
+    prompts = Prompts(store=store, answers=answers)
     sessions = Sessions(
         store=store,
         streams=streams,
-        answers=answers,
+        prompts=prompts,
         agents=[agent.name for agent in bot.agents],
         deployment=settings.deployment,
         lifetime_ms=bot.lifetime_ms,
@@ -235,6 +271,7 @@ async def open_runtime(
         store=store,
         streams=streams,
         sessions=sessions,
+        prompts=prompts,
         answers=answers,
         taker=taker,
         leftovers=leftovers,
@@ -243,7 +280,8 @@ async def open_runtime(
         channels=by_name,
         platform=platform,
         console=board,
-        options=options or WorkerOptions(concurrency=settings.concurrency),
+        clock=clock or DatabaseClock(),
+        options=options or WorkerOptions(concurrency=settings.concurrency, blocked_limit=settings.blocked_seconds),
     )
 
 
@@ -256,10 +294,11 @@ def keys_of(bot: Bot | None, settings: Settings) -> Keys:
     return KeyRing.parse(settings.encryption_keys)
 
 
-async def _leftovers(store: Store, settings: Settings) -> Leftovers:
+async def _leftovers(store: Store, settings: Settings, registry: Registry) -> Leftovers:
     """What this process can read, and from when on it looks who else can."""
-    code = fingerprint(version(), settings.deployment, f"{sys.version_info.major}.{sys.version_info.minor}")
-    abilities = Abilities(code=code, since=settings.dormant_before)
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    code = fingerprint(version(), settings.deployment, python, registry.fingerprint)
+    abilities = Abilities(code=code, since=settings.dormant_before, workflows=registry.names)
     strandings = Strandings(store=store, abilities=abilities, since=await store.now())
     return Leftovers(store=store, strandings=strandings, dormant_before=settings.dormant_before)
 

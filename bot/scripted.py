@@ -112,6 +112,10 @@ def _for_command(text: str, author: str, count: int, attempt: int) -> _Plan:
             return _Plan(f"Hello {show(author)}! This is message {count} of this conversation.")
         case "refund":
             return _refund(text)
+        case "deploy":
+            return (
+                _Plan(call=("deploy", {"service": rest})) if rest else _Plan("What shall I deploy? Say it like this: deploy api")
+            )
         case "slow":
             return _slow(rest)
         case "stream":
@@ -131,6 +135,12 @@ def _refund(text: str) -> _Plan:
     if amount is None or not float(amount["amount"]):
         return _Plan(f"{show(found['amount'])} is not an amount I can refund. {usage}")
     return _Plan(call=("refund_charge", {"charge_id": found["charge"], "amount": amount["amount"]}))
+
+
+def _deploy(rest: str) -> _Plan:
+    if not rest:
+        return _Plan("What shall I deploy? Say it like this: deploy api")
+    return _Plan(call=("deploy", {"service": rest}))
 
 
 def _slow(rest: str) -> _Plan:

@@ -10,6 +10,8 @@ from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
+from pydantic import JsonValue
+
 from bot.principal import Principal
 from bot.turn.state import TurnPolicy
 from channels.http import WebhookRequest, WebhookResponse
@@ -33,6 +35,8 @@ class ResponseStatus(StrEnum):
     ALREADY_SETTLED = "already_settled"
     REFUSED = "refused"
     PENDING = "pending"
+    COUNTED = "counted"
+    """More people have to say the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +61,14 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer to one request: an option, a text, or an option with a note."""
+    """An answer to one request: an option, a text that names one or is the answer itself, a note, arguments that are changed."""
 
     request_id: str
     _: KW_ONLY
     option_id: str | None = None
     text: str | None = None
+    note: str | None = None
+    edits: Mapping[str, JsonValue] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,10 @@ class SessionApi(Protocol):
     async def respond(
         self, caller: Principal, session_id: str, *, responses: Sequence[Response], key: str | None
     ) -> Sequence[ResponseResult]:
-        """Answer requests; waits at most 2 s for what is pending. One never made: NotFound("prompt", id), nothing is taken."""
+        """Answer requests; waits at most 2 s for what is pending. One never made: NotFound("prompt", id), nothing is taken.
+
+        Whoever may answer a request may do so here, whosesoever the session is.
+        """
         ...
 
     async def cancel(self, caller: Principal, session_id: str, *, turn_id: str | None, key: str | None) -> ControlStatus: ...
@@ -120,11 +129,34 @@ class SessionApi(Protocol):
         ...
 
 
+class PromptApi(Protocol):
+    """Requests to people over all sessions; scopes are checked before."""
+
+    async def listed(
+        self, caller: Principal, *, everyone: bool, session_id: str | None, mine: bool, after: str | None, limit: int
+    ) -> JsonObject:
+        """List open requests: `{prompts, next}`. `mine` are those that the caller may answer."""
+        ...
+
+    async def override(
+        self, caller: Principal, request_id: str, *, option_id: str, reason: str, note: str | None, key: str | None
+    ) -> ResponseResult:
+        """Decide a request whatever it says of who may. Raises: NotFound("prompt", id)."""
+        ...
+
+    async def audit(self, *, session_id: str | None, request_id: str | None, after: int, limit: int) -> JsonObject:
+        """Read audit entries above a number: `{entries, next}`."""
+        ...
+
+
 class RunningApp(Protocol):
     """A bot with its store open, as the server needs it."""
 
     @property
     def sessions(self) -> SessionApi: ...
+
+    @property
+    def prompts(self) -> PromptApi: ...
 
     async def ready(self) -> bool:
         """Tell whether new work would be taken."""

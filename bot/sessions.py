@@ -8,17 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from pydantic import JsonValue
 
 from bot import participants
-from bot.answers import Answers
-from bot.cards import prompt_body
-from bot.ending import ending_events
+from bot.ending import end_session
 from bot.errors import Problem
 from bot.leftovers import Leftovers
 from bot.principal import Principal
+from bot.prompts import API_PLACE, Prompts, open_of_session
 from bot.session_api import (
     Accepted,
     ControlStatus,
@@ -28,15 +27,13 @@ from bot.session_api import (
     ResponseResult,
 )
 from bot.turn.state import Limits, MessageBody, TurnPolicy, body_to_json
-from bot.views import error_of, iso, prompt_view, response_view, status_of
-from channels.events import Place
+from bot.views import error_of, iso, prompt_view, status_of
 from durable_core import codec
 from durable_core.crypto import payload_digest
-from durable_core.errors import ContentGone, NotFound, SessionEnded, Stranded
+from durable_core.errors import ContentGone, NotFound, SessionEnded
 from durable_core.ids import new_id
 from durable_core.model import (
     Admission,
-    AnswerReceipt,
     CommandKind,
     NewRun,
     Outcome,
@@ -50,8 +47,6 @@ from durable_core.model import (
 from durable_core.store import Store
 from durable_core.streams import EventView, Streams
 
-API_PLACE: Final = Place("api")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sessions:
@@ -59,7 +54,7 @@ class Sessions:
 
     store: Store
     streams: Streams
-    answers: Answers
+    prompts: Prompts
     agents: Sequence[str]
     deployment: str
     lifetime_ms: int | None
@@ -118,35 +113,19 @@ class Sessions:
     async def respond(
         self, caller: Principal, session_id: str, *, responses: Sequence[Response], key: str | None
     ) -> Sequence[ResponseResult]:
-        """Answer requests; all of them must exist, each then has its own fate."""
-        await self._kept(caller, session_id)
-        await self._usable(caller, session_id)
-        chosen = [(response, await self._option(session_id, response)) for response in responses]
-        of = payload_digest(codec.encode([[one.request_id, one.option_id, one.text] for one in responses])).hex()
-        receipts = []
-        for place, (response, option_id) in enumerate(chosen):
-            receipt = await self._answered(
-                response.request_id,
-                option_id,
-                principal=caller,
-                place=API_PLACE,
-                source=f"api:{caller.id}:responses",
-                key=f"{key}:{place}" if key is not None else new_id("key"),
-                via="api",
-                run_id=session_id,
-                note=response.text or "" if response.option_id is not None else "",
-                of=of,
-            )
-            receipts.append(receipt)
-        decided = await asyncio.gather(*(self.answers.result(receipt) for receipt in receipts))
-        return [response_view(response, receipt) for (response, _), receipt in zip(chosen, decided, strict=True)]
-
-    async def _answered(self, request_id: str, option_id: str, **given: Any) -> AnswerReceipt:
+        """Answer requests; whoever may answer one need have no part in the session."""
+        run = await self._existing(session_id)
+        if run.purged_at is not None:
+            raise ContentGone(session_id) if await self._mine(caller, run) else NotFound("session", session_id)
+        mine = await self._mine(caller, run)
+        if mine and self.leftovers is not None:
+            await self.leftovers.refuse(run)
         try:
-            return await self.answers.admit(request_id, option_id, **given)
-        except Stranded as error:
-            asked = "This was asked by a newer version, which has to take the answer. Send the same again."
-            raise Problem(503, "newer_version", asked, retryable=True) from error
+            return await self.prompts.respond(caller, session_id, responses=responses, key=key)
+        except NotFound:
+            if mine:
+                raise
+            raise NotFound("session", session_id) from None
 
     async def cancel(self, caller: Principal, session_id: str, *, turn_id: str | None, key: str | None) -> ControlStatus:
         """Stop the turn that runs."""
@@ -174,8 +153,7 @@ class Sessions:
         """End a session for good; its addresses are free at once."""
         run = await self._own(caller, session_id)
         del key  # ending twice is ending once: a repeat is told that the session has ended
-        events = await ending_events(self.store, run, reason="reset", by=caller.id, note=reason)
-        ended = await self.store.end(session_id, reason="reset", events=events)
+        ended = await end_session(self.store, run, reason="reset", by=caller.id, note=reason)
         return ControlStatus.RESET if ended else ControlStatus.NO_ACTIVE_SESSION
 
     # ── reading ──
@@ -183,7 +161,7 @@ class Sessions:
     async def view(self, caller: Principal, session_id: str) -> JsonObject:
         """A session as it stands."""
         run = await self._kept(caller, session_id)
-        prompts = await self.store.open_prompts(session_id)
+        prompts = await open_of_session(self.store, session_id)
         return {
             "session_id": run.run_id,
             "agent": run.name,
@@ -276,15 +254,20 @@ class Sessions:
 
     async def _own(self, caller: Principal, session_id: str) -> Run:
         """The session, if the caller made it or takes part in it; a foreign one is like an unknown one."""
-        try:
-            run = await self.store.run(session_id)
-        except NotFound:
-            raise NotFound("session", session_id) from None
-        if caller.anonymous or (
-            run.creator != caller.id and not await participants.takes_part(self.store, session_id, caller.id)
-        ):
+        run = await self._existing(session_id)
+        if not await self._mine(caller, run):
             raise NotFound("session", session_id)
         return run
+
+    async def _existing(self, session_id: str) -> Run:
+        try:
+            return await self.store.run(session_id)
+        except NotFound:
+            raise NotFound("session", session_id) from None
+
+    async def _mine(self, caller: Principal, run: Run) -> bool:
+        takes_part = run.creator == caller.id or await participants.takes_part(self.store, run.run_id, caller.id)
+        return takes_part and not caller.anonymous
 
     async def _kept(self, caller: Principal, session_id: str) -> Run:
         """The session, if its content is still there. Raises: NotFound, ContentGone."""
@@ -307,19 +290,6 @@ class Sessions:
             choice = ", ".join(self.agents)
             raise Problem(400, "unknown_agent", f'Name one of this app\'s agents in "agent": {choice}.')
         return name
-
-    async def _option(self, session_id: str, response: Response) -> str:
-        """The option a response means; a text may name it by id, label or place."""
-        prompt = await self.store.prompt(response.request_id)
-        if prompt.run_id != session_id:
-            raise NotFound("prompt", response.request_id)
-        if response.option_id is not None:
-            return response.option_id
-        said = (response.text or "").strip().casefold()
-        for place, option in enumerate(prompt_body(prompt)["options"], start=1):
-            if said in (option["id"].casefold(), option["label"].casefold(), str(place)):
-                return str(option["id"])
-        return said or "?"
 
     async def _admit(
         self,

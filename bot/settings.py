@@ -21,6 +21,8 @@ from bot.errors import BadSettings, NotReady
 DEFAULT_FOLDER = Path(".moorings")
 DATABASE_FILE = "moorings.db"
 SCOPES = frozenset({"sessions"})
+"""What a token may do that names no scopes."""
+ALL_SCOPES = SCOPES | {"prompts:read", "prompts:override", "audit:read"}
 _POSTGRES = ("postgresql", "postgres")
 _DIALECTS = ("sqlite", *_POSTGRES)
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750 b64token
@@ -83,6 +85,8 @@ class Settings:
     deployment: str = ""
     concurrency: int = 64
     """Sessions that a process works on at once at most."""
+    blocked_seconds: float = 600.0
+    """How long a process whose event loop is blocked keeps the sessions it works on; then they are left to others."""
     dormant_before: int = 0
     """Unfinished sessions to which nothing has happened since then are left alone: those of an earlier start; 0 for none."""
     drain_seconds: float = 25.0
@@ -116,6 +120,7 @@ class Settings:
         model = read("MOORINGS_MODEL", _check_model)
         deployment = read("MOORINGS_DEPLOYMENT", _check_deployment)
         concurrency = read("MOORINGS_CONCURRENCY", _whole(1, 10_000))
+        blocked = read("MOORINGS_BLOCKED_SECONDS", _whole(1, 86_400, of="whole seconds"))
         drain = read("MOORINGS_DRAIN_SECONDS", _whole(0, 3600, of="whole seconds"))
         tokens, token_problems = _read_tokens(environ.get("MOORINGS_API_TOKENS", ""))
         problems += token_problems
@@ -134,6 +139,7 @@ class Settings:
             api_tokens=tokens,
             deployment=deployment or version(),
             concurrency=int(concurrency or 64),
+            blocked_seconds=float(blocked or 600),
             drain_seconds=float(drain) if drain else 25.0,
         )
 
@@ -311,7 +317,7 @@ def _read_tokens(text: str) -> tuple[tuple[ApiToken, ...], list[str]]:
 
 def _read_token(entry: str) -> ApiToken | str:
     """Read one entry, or say what is wrong with it."""
-    parts = entry.split(":")
+    parts = entry.split(":", 2)
     if len(parts) not in {2, 3}:
         return "give principal:token or principal:token:scope+scope."
     principal, token = parts[0], parts[1]
@@ -320,6 +326,6 @@ def _read_token(entry: str) -> ApiToken | str:
     if not _TOKEN.fullmatch(token):
         return "the token has to be letters, digits or . _ ~ + / - with = only at the end."
     scopes = frozenset(parts[2].split("+")) if len(parts) == 3 else SCOPES
-    if scopes - SCOPES:  # not named: a token with a colon in it would be told in part
-        return f"the third part has to be scopes joined by +; there is only: {', '.join(sorted(SCOPES))}."
+    if scopes - ALL_SCOPES:  # not named: a token with a colon in it would be told in part
+        return f"the third part has to be scopes joined by +; there are: {', '.join(sorted(ALL_SCOPES))}."
     return ApiToken.of(principal, token, scopes=scopes)

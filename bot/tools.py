@@ -10,7 +10,7 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, Literal, overload
@@ -18,14 +18,22 @@ from typing import Any, Final, Literal, overload
 from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic_core import from_json, to_json
 
+from bot import masks
 from bot.approvals import Approval, ToolCall
+from bot.bindings import binding
 from bot.context import ToolContext
+from bot.display import show
 from bot.edge import Threads, contained, wording
 from bot.errors import BadArguments, BadTool
 from bot.history import ResultStatus
 from bot.model import ToolSpec
 from bot.parameters import arguments_model
+from bot.policies import When
 from bot.principal import Principal
+
+if typing.TYPE_CHECKING:
+    from bot.turn.questions import Wait
+    from durable_core.registry import Workflow
 
 OUTPUT_LIMIT: Final = 256 * 1024
 ERROR_LIMIT: Final = 4 * 1024
@@ -64,6 +72,7 @@ class Tool:
 
     ``arguments`` validates what a model sends, ``schema`` is its JSON Schema.
     ``asks_after_untrusted`` says that a call waits for a person, whatever the policy says, once untrusted content was read.
+    ``approval`` is None where it declares none: then an agent's holds.
     """
 
     name: str
@@ -76,6 +85,12 @@ class Tool:
     idempotent: bool = False
     on_interrupt: Interrupt = Interrupt.ASK
     asks_after_untrusted: bool = True
+    waits: Callable[[Mapping[str, Any]], Wait] | None = field(default=None, repr=False)
+    """Of a tool whose calls wait for something in place of a run of its body: for what, given its arguments."""
+    workflow: Workflow | None = field(default=None, repr=False)
+    """Of a tool whose calls start a run of their own, what they start."""
+    secret: tuple[str, ...] = ()
+    """The parameters that hold something people don't get to see."""
 
     @property
     def spec(self) -> ToolSpec:
@@ -93,16 +108,7 @@ class Tool:
         Raises:
             BadArguments: What is wrong, by argument, in words a model can act on.
         """
-        try:
-            text = arguments if isinstance(arguments, str) else to_json(dict(arguments))
-            valid = self.arguments.model_validate_json(text, strict=True)
-        except ValidationError as error:
-            raise BadArguments(self.name, tuple(_complaint(detail) for detail in _details(error))) from error
-        except ValueError as error:  # what JSON can't hold: NaN, half a surrogate pair
-            raise BadArguments(self.name, (str(error),)) from error
-        except BaseException as error:  # a validator is the author's code, and may raise anything
-            raise BadArguments(self.name, (wording(error),)) from error
-        return {info.alias or name: getattr(valid, name) for name, info in self.arguments.model_fields.items()}
+        return self._typed(self._valid(arguments))
 
     def call(self, arguments: Mapping[str, JsonValue] | str, call_id: str, *, requester: Principal) -> ToolCall:
         """Build the validated call that policies and cards look at.
@@ -110,11 +116,66 @@ class Tool:
         Raises:
             BadArguments: As ``validate``.
         """
-        return ToolCall(self.name, self.validate(arguments), call_id=call_id, requester=requester)
+        valid = self._valid(arguments)
+        made = ToolCall(self.name, self._typed(valid), call_id=call_id, requester=requester)
+        if not self.secret:
+            return made
+        shown = {name: show(value) for name, value in masks.hidden(valid).items()}
+        return replace(made, shown=shown, secrets=masks.secrets(valid))
 
-    def gated(self, call: ToolCall) -> bool:
-        """Tell whether the author's policy makes this call wait for a person."""
-        return self.approval is not None and self.approval.needed(call)
+    def filled(self, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return arguments with those defaults, as they are now, that are made anew each time: what is shown is to run.
+
+        Raises:
+            BadArguments: As ``validate``.
+        """
+        fields = {info.alias or name: info for name, info in self.arguments.model_fields.items() if info.default_factory}
+        missing = [name for name in fields if name not in arguments and name not in self.secret]
+        if not missing:
+            return arguments
+        made = masks.whole(self._valid(arguments))
+        full = {**arguments, **{name: made[name] for name in missing}}
+        try:
+            self._valid(full)
+        except BadArguments:  # a default that JSON can't hold
+            return arguments
+        return full
+
+    def shown(self, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return a model's arguments as people may see them; if they are not valid, none of those of a tool with secrets."""
+        if not self.secret:
+            return arguments
+        try:
+            return masks.masked(self._valid(arguments))
+        except BadArguments:
+            return masks.all_masked(arguments)
+
+    def scrubbed(self, content: JsonValue, arguments: Mapping[str, JsonValue]) -> JsonValue:
+        """Take secrets out of what a run gave back: an error may repeat them, and results are shown."""
+        if not self.secret:
+            return content
+        try:
+            return masks.without(content, masks.secrets(self._valid(arguments)))
+        except BadArguments:
+            return content
+
+    def binding(self, arguments: Mapping[str, JsonValue]) -> str:
+        """Digest what a yes to a call with these arguments is given to."""
+        return binding(self.name, self.schema, arguments)
+
+    def _typed(self, valid: BaseModel) -> dict[str, Any]:
+        return {info.alias or name: getattr(valid, name) for name, info in self.arguments.model_fields.items()}
+
+    def _valid(self, arguments: Mapping[str, JsonValue] | str) -> BaseModel:
+        try:
+            text = arguments if isinstance(arguments, str) else to_json(dict(arguments))
+            return self.arguments.model_validate_json(text, strict=True)
+        except ValidationError as error:
+            raise BadArguments(self.name, tuple(_complaint(detail) for detail in _details(error))) from error
+        except ValueError as error:  # what JSON can't hold: NaN, half a surrogate pair
+            raise BadArguments(self.name, (str(error),)) from error
+        except BaseException as error:  # a validator is the author's code, and may raise anything
+            raise BadArguments(self.name, (wording(error),)) from error
 
     async def run(
         self, ctx: ToolContext[Any], arguments: Mapping[str, JsonValue] | str, *, threads: Threads | None = None
@@ -133,12 +194,12 @@ class Tool:
     async def _body(self, ctx: ToolContext[Any], arguments: Mapping[str, JsonValue] | str, threads: Threads) -> ToolOutcome:
         typed = self.validate(arguments)
         if inspect.iscoroutinefunction(self.function):
-            return _completed(self.name, await self.function(ctx, **typed))
+            return completed(self.name, await self.function(ctx, **typed))
         ended = await threads.run(partial(self.function, ctx, **typed))
         if ended.error is not None:
             raise ended.error
         result: Any = ended.result
-        return _completed(self.name, await result if inspect.isawaitable(result) else result)
+        return completed(self.name, await result if inspect.isawaitable(result) else result)
 
 
 @overload
@@ -149,7 +210,7 @@ def tool(function: Callable[..., Any], /) -> Tool: ...
 def tool(
     *,
     effect: Literal["read", "write"] = ...,
-    approval: Approval | None = ...,
+    approval: Approval | When | None = ...,
     idempotent: bool = ...,
     on_interrupt: Literal["rerun", "ask", "report"] | None = ...,
     untrusted: Literal["allow"] | None = ...,
@@ -162,7 +223,7 @@ def tool(
     /,
     *,
     effect: Literal["read", "write"] = "write",
-    approval: Approval | None = None,
+    approval: Approval | When | None = None,
     idempotent: bool = False,
     on_interrupt: Literal["rerun", "ask", "report"] | None = None,
     untrusted: Literal["allow"] | None = None,
@@ -173,7 +234,8 @@ def tool(
     Args:
         function: The body, async or plain.
         effect: ``read`` if running it changes nothing.
-        approval: Who has to say yes first, and when.
+        approval: Who has to say yes first, and when: an ``Approval``, or what its ``when`` takes (``never``, ``once()``, a
+            function of the call). Unset, what the agent says for its writes; else nobody is asked.
         idempotent: A second run with the same ``ctx.idempotency_key`` has no second effect.
         on_interrupt: What to do with a call that was interrupted: run again, ask a person, or report it as unknown.
             Unset, reads and idempotent writes run again and other writes ask.
@@ -190,29 +252,31 @@ def tool(
             raise BadTool(own_name, "the name must be 1 to 64 ASCII letters, digits, '_' or '-'")
         if inspect.isasyncgenfunction(body) or inspect.isgeneratorfunction(body):
             raise BadTool(own_name, "a generator has no result; return one value")
-        description, arguments, schema = arguments_model(own_name, body)
+        read = arguments_model(own_name, body)
+        gate = approval if approval is None or isinstance(approval, Approval) else Approval(when=approval)
         rerun = effect == "read" or idempotent
         made = Tool(
             name=own_name,
-            description=description,
+            description=read.description,
             function=body,
-            arguments=arguments,
-            schema=schema,
+            arguments=read.model,
+            schema=read.schema,
             effect=Effect(effect),
-            approval=approval,
+            approval=gate,
             idempotent=idempotent,
             on_interrupt=Interrupt(on_interrupt or ("rerun" if rerun else "ask")),
             asks_after_untrusted=effect == "write" and untrusted != "allow",
+            secret=read.secret,
         )
-        if approval and (problems := approval.problems(made.parameters)):
+        if gate and (problems := gate.problems(made.parameters, masked=made.secret)):
             raise BadTool(own_name, "; ".join(problems))
         return made
 
     return declare if function is None else declare(function)
 
 
-def _completed(name: str, result: object) -> ToolOutcome:
-    """Turn a body's return value into JSON of bounded size; a value that isn't JSON doesn't undo that the body ran."""
+def completed(name: str, result: object) -> ToolOutcome:
+    """Turn what a body or a run returned into JSON of bounded size; a value that isn't JSON doesn't undo that the body ran."""
     try:
         encoded = to_json(result, inf_nan_mode="strings", bytes_mode="base64")
         content = from_json(encoded, allow_inf_nan=False)

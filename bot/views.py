@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from bot.answers import explain
 from bot.cards import prompt_body
-from bot.session_api import JsonObject, Response, ResponseResult, ResponseStatus
+from bot.session_api import JsonObject, ResponseResult, ResponseStatus
+from bot.telling import explain
 from durable_core.model import AnswerReceipt, Phase, Prompt, Submission
 
 
@@ -39,23 +39,39 @@ def error_of(detail: JsonObject | None) -> JsonObject:
 
 
 def prompt_view(prompt: Prompt) -> JsonObject:
-    """An open request as clients read it."""
+    """An open request as clients read it: all that a card shows."""
     body = prompt_body(prompt)
-    options = [{"id": option["id"], "label": option["label"], "style": option["style"]} for option in body["options"]]
     return {
         "request_id": prompt.prompt_id,
         "kind": prompt.kind,
         "text": body["text"],
-        "detail": body["detail"],
-        "action": body["action"],
-        "options": options,
-        "evidence": body["evidence"],
+        "detail": body.get("detail", ""),
+        "action": body.get("action"),
+        "options": [_option(option) for option in body["options"]],
+        "evidence": body.get("evidence", []),
         "expires_at": iso(prompt.expires_at),
+        "waiting_for": (prompt.asked if prompt.level else "") or body.get("waiting_for") or prompt.asked,
+        "allow_freeform": body.get("allow_freeform") is True,
+        "edit": body.get("edit", []),
+        "quorum": prompt.quorum,
+        "votes": [{"responder": vote.principal, "option_id": vote.option_id, "at": iso(vote.at)} for vote in prompt.votes],
+        "level": prompt.level,
+        "group": prompt.group,
+        "created_at": iso(prompt.created_at),
     }
 
 
-def response_view(response: Response, receipt: AnswerReceipt) -> ResponseResult:
+def prompt_row(prompt: Prompt) -> JsonObject:
+    """An open request in a list over sessions."""
+    session_id = prompt_body(prompt).get("session_id") or prompt.run_id
+    return {"session_id": session_id, "requester": prompt.requester, **prompt_view(prompt)}
+
+
+def _option(option: JsonObject) -> JsonObject:
+    shown = {"id": option["id"], "label": option["label"], "style": option.get("style") or "plain"}
+    return shown | ({"description": option["description"]} if option.get("description") else {})
+
+
+def response_view(request_id: str, receipt: AnswerReceipt) -> ResponseResult:
     """What came of an answer."""
-    return ResponseResult(
-        response.request_id, receipt.submission_id, ResponseStatus(receipt.status.value), reason=explain(receipt)
-    )
+    return ResponseResult(request_id, receipt.submission_id, ResponseStatus(receipt.status.value), reason=explain(receipt))

@@ -3,7 +3,8 @@
 What lives here: the names an adapter's author imports. What does not: sessions, approvals, storage or dedupe.
 """
 
-from channels.contract import Capabilities, Channel, Checked, Closable, Directory, Findable, Verified
+from channels.cards import Button, Card, CardItem, CardOutcome, Form, FormField
+from channels.contract import Capabilities, Channel, Checked, Closable, Directory, Findable, Forms, Membership, Verified
 from channels.errors import (
     BadAddress,
     ChannelError,
@@ -15,7 +16,7 @@ from channels.errors import (
 )
 from channels.events import Author, Click, Event, Ignored, Ingress, Message, Place, Standing
 from channels.http import WebhookRequest, WebhookResponse
-from channels.outbound import Button, Card, CardOutcome, Delivery, MessageRef, Outbound
+from channels.outbound import Delivery, MessageRef, Outbound
 
 __all__ = [
     "Author",
@@ -23,6 +24,7 @@ __all__ = [
     "Button",
     "Capabilities",
     "Card",
+    "CardItem",
     "CardOutcome",
     "Channel",
     "ChannelError",
@@ -34,10 +36,14 @@ __all__ = [
     "Directory",
     "Event",
     "Findable",
+    "Form",
+    "FormField",
+    "Forms",
     "Ignored",
     "Ingress",
     "InvalidSignature",
     "MalformedPayload",
+    "Membership",
     "Message",
     "MessageRef",
     "Outbound",

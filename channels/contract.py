@@ -13,8 +13,8 @@ C5   `edit` changes the message in place; without the capability `edit` it posts
 C6   What the bot posted never comes back as an event.
 C7   Hostile input ends in a `ChannelError` or `Ignored`, never in another exception.
 C8   `find` returns the ref of what was sent, and None for what was not (channels with the capability `find`).
-C9   An `Outbound` of every kind is deliverable: text, open card, settled card, notice, long text. What the platform
-     can't do degrades, nothing is dropped.
+C9   An `Outbound` of every kind is deliverable: text, card (open, partly settled, settled, of several questions, with many
+     options, with forms), notice, long text. What the platform can't do degrades, nothing is dropped.
 C10  A private message is seen by its one reader only, or it is refused with `DeliveryFailed(..., permanent=True)`.
 
 C4 needs C8 or an idempotency of the platform's own. A channel with neither is at-least-once and says so in its docs.
@@ -26,7 +26,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
-from channels.events import Author, Ingress, Place
+from channels.cards import Form
+from channels.events import Author, Click, Ingress, Place
 from channels.http import WebhookRequest
 from channels.outbound import Delivery, MessageRef
 
@@ -36,6 +37,7 @@ class Capabilities:
     """What the platform can do. `max_text` is in characters: a longer text goes out in parts."""
 
     buttons: bool = False
+    forms: bool = False
     edit: bool = False
     private: bool = False
     find: bool = False
@@ -91,6 +93,18 @@ class Findable(Protocol):
 
 
 @runtime_checkable
+class Forms(Protocol):
+    """A channel whose platform shows a form in answer to a click; one that keeps its forms on the page needs none of this."""
+
+    async def open_form(self, click: Click, form: Form, *, question: str) -> None:
+        """Show a form to the one who clicked, and to nobody else. Sending it is a `Click` with the form's value and address.
+
+        Called once the click is acknowledged, at most once for each. Raises: DeliveryFailed, RateLimited; nothing is lost then.
+        """
+        ...
+
+
+@runtime_checkable
 class Directory(Protocol):
     """A channel whose platform has to be asked who somebody is and who can read along: a look-up, so after admission."""
 
@@ -101,6 +115,20 @@ class Directory(Protocol):
 
         Raises: RateLimited, DeliveryFailed (not permanent), BadAddress.
         """
+        ...
+
+
+@runtime_checkable
+class Membership(Protocol):
+    """A group of people that a channel's platform keeps: a look-up, so never before the admission."""
+
+    @property
+    def channel(self) -> str:
+        """The name of the channel whose people it knows."""
+        ...
+
+    async def includes(self, author: Author) -> bool:
+        """Tell whether somebody is in it. Raises: ChannelError where it can't be told; that is no yes."""
         ...
 
 

@@ -5,11 +5,15 @@ What lives here: the values that `Channel.parse` returns. What does not: who may
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 from channels.http import WebhookResponse
+
+MAX_CLICK_FIELDS: Final = 20
+MAX_CLICK_FIELD: Final = 3_000
 
 
 class Standing(StrEnum):
@@ -59,7 +63,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Click:
-    """A pressed button. `value` is what the button was sent with, opaque to the channel; `key` as in `Message`."""
+    """A pressed button, a chosen option, or a form that was sent. `value` is what it was shown with, opaque to the channel.
+
+    `fields` are what was filled in, by the names of the form: at most 20 of at most 3,000 characters. `trigger` lets a channel
+    with forms open one in answer, for as long as the platform allows (`channels.contract.Forms`). `key` as in `Message`.
+    """
 
     address: str
     author: Author
@@ -67,6 +75,8 @@ class Click:
     value: str
     key: str
     place: Place
+    fields: Mapping[str, str] = field(default_factory=dict)
+    trigger: str = ""
 
 
 @dataclass(frozen=True, slots=True)

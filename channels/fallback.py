@@ -10,7 +10,8 @@ import unicodedata
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from channels.outbound import Card, Outbound
+from channels.cards import Card, CardItem, CardOutcome
+from channels.outbound import Outbound
 
 MIN_PART = 64
 
@@ -49,31 +50,67 @@ def _is_hidden(char: str) -> bool:
 
 
 def card_text(card: Card) -> str:
-    """Write a card as text, its buttons as numbered options, or its outcome once it is settled.
+    """Write a card as text, its options numbered, or its outcome once it is settled.
 
-    A value stands behind a bar on every one of its lines, so that none can pass for a line of ours.
+    Of several questions, one is asked at a time: the options that are numbered belong to the first that is open, and those
+    after it stand there by name. A value stands behind a bar on every one of its lines, so that none can pass for a line of ours.
     """
-    lines = [visible(card.question)]
-    if card.detail:
-        lines.append(visible(card.detail))
-    for name, value in card.fields:
-        lines += [f"{_one_line(name)}:", *_behind_bar(value)]
-    if card.evidence:
-        lines.append("What was read:")
-        for item in card.evidence:
-            lines += _behind_bar(item)
+    if not card.items:
+        return "\n".join(_question(card))
+    lines = [visible(card.question), *([visible(card.detail)] if card.detail else [])]
+    asked = False
+    for number, item in enumerate(card.items, start=1):
+        place = f"{number} of {len(card.items)}"
+        if item.open and asked:
+            lines += ["", f"({place}) comes next: {_one_line(item.question)}"]
+        else:
+            lines += ["", *_question(item, place=f"({place}) ")]
+        asked = asked or bool(item.options) or (item.open and item.freeform)
     if card.outcome is not None:
-        lines += ["", _one_line(card.outcome.text)]
-        if card.outcome.result:
-            lines += _behind_bar(card.outcome.result)
-        return "\n".join(lines)
-    if card.buttons:
-        lines.append("")
-        lines += [f"{number}. {_one_line(button.label)}" for number, button in enumerate(card.buttons, start=1)]
-        lines.append("Answer with the number.")
-    if card.expires_at is not None:
-        lines.append(f"Expires {_moment(card.expires_at)}.")
+        lines += ["", *_outcome(card.outcome)]
     return "\n".join(lines)
+
+
+def _question(item: CardItem, *, place: str = "") -> list[str]:
+    lines = [f"{place}{visible(item.question)}"]
+    if item.detail:
+        lines.append(visible(item.detail))
+    for name, value in item.fields:
+        lines += [f"{_one_line(name)}:", *_behind_bar(value)]
+    if item.evidence:
+        lines.append("What was read:")
+        for read in item.evidence:
+            lines += _behind_bar(read)
+    if item.outcome is not None:
+        return [*lines, "", *_outcome(item.outcome)]
+    if item.progress:
+        lines.append(_one_line(item.progress))
+    lines += _options(item)
+    if item.expires_at is not None:
+        lines.append(f"Expires {_moment(item.expires_at)}.")
+    return lines
+
+
+def _options(item: CardItem) -> list[str]:
+    lines = [
+        f"{number}. {_one_line(option.label)}" + (f": {_one_line(option.description)}" if option.description else "")
+        for number, option in enumerate(item.options, start=1)
+    ]
+    how = ["Answer with the number, or in your own words."] if item.freeform else ["Answer with the number."]
+    if not lines:
+        return ["Answer in your own words."] if item.freeform else []
+    return ["", *lines, *how]
+
+
+def _outcome(outcome: CardOutcome) -> list[str]:
+    lines = [_one_line(outcome.text)]
+    if outcome.note:
+        lines += [f"{outcome.note_title}:", *_behind_bar(outcome.note)]
+    for name, value in outcome.changes:
+        lines += [f"Changed {_one_line(name)}:", *_behind_bar(value)]
+    if outcome.result:
+        lines += _behind_bar(outcome.result)
+    return lines
 
 
 def outbound_text(message: Outbound) -> str:

@@ -11,7 +11,7 @@ from asyncio import events
 from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any
 
-from durable_core.lines import suspended_line
+from durable_core.lines import is_interrupt, suspended_line
 
 if TYPE_CHECKING:
     from durable_core.loop import DetLoop
@@ -101,7 +101,9 @@ class Guard(Coroutine[Any, Any, Any]):
     def send(self, value: Any, /) -> Any:
         try:
             awaited = self._send(value)
-        except SystemExit as error:
+        except (SystemExit, KeyboardInterrupt) as error:
+            if is_interrupt(error):
+                raise
             raise _exited(error) from error
         if awaited is None or (isinstance(awaited, asyncio.Future) and awaited.get_loop() is self._loop):
             return awaited
@@ -110,7 +112,9 @@ class Guard(Coroutine[Any, Any, Any]):
     def throw(self, *args: Any) -> Any:
         try:
             awaited = self._coro.throw(*args)
-        except SystemExit as error:
+        except (SystemExit, KeyboardInterrupt) as error:
+            if is_interrupt(error):
+                raise
             raise _exited(error) from error
         if awaited is None or (isinstance(awaited, asyncio.Future) and awaited.get_loop() is self._loop):
             return awaited
@@ -149,8 +153,9 @@ class Guard(Coroutine[Any, Any, Any]):
         return self._loop.poisoned_by(f"the body awaited {named(awaited)}, which nobody records", "use ctx.step(...)", line=line)
 
 
-def _exited(error: SystemExit) -> RuntimeError:
-    return RuntimeError(f"the body raised SystemExit({error.code!r}); a workflow ends by returning or raising")
+def _exited(error: BaseException) -> RuntimeError:
+    """Say that a body wanted to end the process. Such an error in a task would leave the loop, and the worker with it."""
+    return RuntimeError(f"the body raised {error!r}; a workflow ends by returning or raising")
 
 
 def named(awaited: object) -> str:

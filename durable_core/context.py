@@ -49,6 +49,10 @@ class StepContext:
     operation_id: str
     attempt: int
     idempotency_key: str
+    deps: Any = None
+    """What the layer above opened for its steps."""
+    origin: Any = None
+    """Where the run comes from, as the layer above says."""
     claimer: Claimer | None = field(default=None, repr=False, compare=False)
 
     def claim(self, key: str) -> StoreCall[KeyClaim]:

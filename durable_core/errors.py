@@ -6,6 +6,7 @@ DurableError
 ├── Unavailable            the database could not answer; try again
 │   └── CommitUnknown      the commit's fate is not known; read before you retry
 ├── Broken                 the database answered wrongly; stop and say so
+│   ├── FileMoved          the database's file is not at its path any more
 │   ├── SchemaOutdated     the schema is not one that this code can work on
 │   └── OlderWorkers       a migration has to wait until older workers have stopped
 ├── PromptTaken            a prompt that a commit wanted to settle was settled by another; load and decide anew
@@ -65,6 +66,17 @@ class Broken(DurableError):
         self.reason = reason
 
 
+class FileMoved(Broken):
+    """The file that a process has open is not the one at its path any more: it was deleted, moved or replaced."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} was deleted, moved or replaced while this process had it open, so what it writes would be lost: nothing is"
+            " written any more; put the file back as it was, or restart the process"
+        )
+        self.path = path
+
+
 class SchemaOutdated(Broken):
     """The schema found is not one that this code can work on."""
 
@@ -101,6 +113,14 @@ class PromptTaken(DurableError):
     def __init__(self, prompt_id: str) -> None:
         super().__init__(f"{prompt_id} was settled meanwhile")
         self.prompt_id = prompt_id
+
+
+class RunChanged(DurableError):
+    """A run is no longer as it was when its end was worded; nothing was written."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"{run_id} has changed meanwhile")
+        self.run_id = run_id
 
 
 class Redacted(DurableError):

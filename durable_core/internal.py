@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from durable_core import codec
 from durable_core.crypto import payload_digest
 from durable_core.errors import Broken, CannotOpen, NotFound, SessionEnded
 from durable_core.ids import new_id
-from durable_core.model import INTERNAL, Admission, Buried, CommandKind, Lane, OutboxDraft, OutboxItem, Sent, ToRun
+from durable_core.model import INTERNAL, Abilities, Admission, Buried, CommandKind, Lane, OutboxDraft, OutboxItem, Sent, ToRun
 from durable_core.store import Store
 
 log = logging.getLogger("moorings.worker")
+
+
+def able(abilities: Abilities) -> Abilities:
+    """Add internal lanes to what a worker sends: any worker delivers what runs owe each other."""
+    channels = abilities.channels
+    return abilities if channels is None or INTERNAL in channels else replace(abilities, channels=(*channels, INTERNAL))
 
 
 def child_result(parent: str, op: str, child: str, result: Mapping[str, Any]) -> OutboxDraft:
@@ -44,8 +51,11 @@ async def deliver(store: Store, lane: Lane, owner: str) -> None:
     for place, item in enumerate(lane.items):
         last = place == len(lane.items) - 1
         result: Sent | Buried = Sent(delivery_id=item.delivery_id, ref=None, release=last)
+        told = _admission(lane.address, item)
         try:
-            await store.admit(_admission(lane.address, item))
+            await store.admit(told)
+            if told.kind is CommandKind.CANCEL:  # whoever set it aside can still end it
+                await store.unstrand(lane.address)
         except (NotFound, SessionEnded):
             log.debug("%s has ended; what %s owed it is of no use any more", lane.address, item.run_id)
         except (Broken, CannotOpen) as error:

@@ -1,10 +1,13 @@
-"""Lines: where in the author's code a body stands.
+"""Lines: where in the author's code a body stands, and whether it was that code that raised.
 
 What lives here: finding the innermost line that is the author's. What does not: what is said about it (`failures`).
 """
 
 from __future__ import annotations
 
+import dis
+import functools
+import signal
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +29,16 @@ def running_line(frame: FrameType | None, home: str) -> str | None:
     return None
 
 
+def blocked_line(frame: FrameType | None) -> str | None:
+    """Return `file:line (function)` where a thread stands: the innermost line of no library, else the innermost of all."""
+    innermost = frame
+    while frame is not None:
+        if _is_authors(frame, "<string>"):
+            return _line(frame)
+        frame = frame.f_back
+    return None if innermost is None else _line(innermost)
+
+
 def suspended_line(coro: Any, home: str) -> str | None:
     """Return `file:line (function)` where a suspended coroutine waits: the innermost line of the author's."""
     frames = list(_chain(coro))
@@ -33,6 +46,22 @@ def suspended_line(coro: Any, home: str) -> str | None:
     if own:
         return _line(own[-1])
     return _line(frames[0]) if frames else None
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether a signal raised it (Ctrl-C, at whatever instruction a thread was), not a `raise` in the code that ran."""
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    traces = [trace] if (trace := error.__traceback__) is not None else []
+    while traces and (trace := traces[-1].tb_next) is not None:
+        traces.append(trace)
+    handler = signal.getsignal(signal.SIGINT)
+    while isinstance(handler, functools.partial):  # as asyncio's own is
+        handler = handler.func
+    if not traces or getattr(handler, "__code__", None) in {one.tb_frame.f_code for one in traces}:
+        return True
+    innermost = traces[-1]
+    return dis.opname[innermost.tb_frame.f_code.co_code[innermost.tb_lasti]] != "RAISE_VARARGS"
 
 
 def home_of(path: str) -> str:

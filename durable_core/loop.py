@@ -22,7 +22,7 @@ from typing import Any, Final, NoReturn, TypeVarTuple
 from durable_core.awaitables import DetFuture, DetHandle, DetTask, DetTimer, OpFuture, awaiting, named
 from durable_core.failures import BodyBlocked, Evicted, NotDurable, Poison
 from durable_core.ledger import Ledger
-from durable_core.lines import running_line, suspended_line
+from durable_core.lines import is_interrupt, running_line, suspended_line
 from durable_core.operations import Hook, Operation, OpKind
 from durable_core.watchdog import Watch, watchdog
 
@@ -299,8 +299,10 @@ class DetLoop(asyncio.AbstractEventLoop):
     def _call(self, handle: events.Handle) -> None:
         try:
             handle._run()  # noqa: SLF001 - as BaseEventLoop does
-        except SystemExit as error:
-            self.poisoned_by(f"a callback raised SystemExit({error.code!r})", "a workflow ends by returning or raising")
+        except (SystemExit, KeyboardInterrupt) as error:
+            if is_interrupt(error):
+                raise
+            self.poisoned_by(f"a callback raised {error!r}", "a workflow ends by returning or raising")
 
     def where(self) -> str | None:
         """Return the line on which the body's first unfinished task waits."""

@@ -22,6 +22,8 @@ Claims
        was made under the lost claim. A release is not charged.
   S10  Only due, open runs that the worker is able to take are claimed, the longest due first; one that crashed twice only with
        `alone`.
+  S43  `begin` is `admit`, and a claim of the run in the same transaction if the input made one that is due at once and that the
+       worker is able to take. Nobody is told of a run that was taken so: there is nothing left to do for others.
 Commits
   S11  A commit is whole: step, events, outbox, prompts, consumed commands, outcomes, the next state; or nothing at all.
   S12  A completed step never changes.
@@ -34,7 +36,12 @@ Prompts
   S16  A prompt is settled once, by compare-and-set: open, not expired, no cancel pending. The loser learns who settled it.
   S17  Settling puts a response into the inbox, wakes the run and owes an edit to every posted copy, in one transaction.
   S18  An answer that needs a function waits as an interaction; it never waits behind the run's lease. Whoever answered in vain
-       is owed what the answer said to tell, in the transaction that decided so.
+       is owed what the answer said to tell, in the transaction that decided so. A verdict about one level counts for no other.
+  S38  A prompt with a quorum is settled by that many different people who approve, or by one who denies; each yes counts once. An
+       answer that counts without settling owes an edit to every posted copy. An override settles whatever the quorum is.
+  S39  The times of an open prompt, whom it asks and its level change only by a commit; then every posted copy is edited.
+  S40  Whatever settles, counts, is refused or hands a prompt to others leaves one audit entry in the same transaction. Entries
+       are numbered without gaps over the whole store, each bears the hash of the one before, and no purge deletes them.
 Outbox
   S19  One lane is sent by one sender at a time, in order; an item is `sent`, postponed or buried, never dropped.
   S20  A sent item keeps the platform's reference, so that an edit finds its post.
@@ -71,6 +78,11 @@ Claimed keys
        before it is told; every other one gets `done` with the value that was said first, or `pending` with who began. All of it
        is fenced. What is done stays done, also when the value goes with the content of the run that gave it. No event tells of it
        (S32): a claim changes nothing that a run is, and outlives the content of the one that made it.
+Beside the loop
+  S41  `prolong` is called from another thread and needs no loop. It is fenced as every write is: what was given back, or has
+       another epoch by now, stays as it is.
+Health
+  S42  `probe` passes where the next write would, and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -83,6 +95,7 @@ from durable_core.model import (
     Abilities,
     Admission,
     AnswerReceipt,
+    AuditEntry,
     Buried,
     Claim,
     ClaimedKey,
@@ -92,6 +105,7 @@ from durable_core.model import (
     Event,
     EventDraft,
     Extra,
+    Holdings,
     Incarnation,
     Interaction,
     KeyRequest,
@@ -103,6 +117,7 @@ from durable_core.model import (
     Record,
     RecordKind,
     Run,
+    SeenOpen,
     Sent,
     Signals,
     Step,
@@ -135,6 +150,9 @@ class Store(Protocol):
     async def now(self) -> int:
         """The time the store goes by."""
 
+    async def probe(self) -> None:
+        """Raise what keeps the store from writing, as far as can be known without a write: for whoever asks often (S42)."""
+
     # ── admission ──
     async def admit(self, admission: Admission) -> Receipt:
         """Accept one input. Raises `Conflict`, `NotFound`, `SessionEnded`, `TooLarge`."""
@@ -142,8 +160,16 @@ class Store(Protocol):
     async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
         """Accept an answer to a prompt; settles it at once when the policy is data. Raises `NotFound`, `Conflict`."""
 
-    async def end(self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = ()) -> bool:
-        """End a run by SQL alone, whoever owns it; False when it had ended already. Its claim is lost."""
+    async def end(
+        self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = (), seen: SeenOpen | None = None
+    ) -> bool:
+        """End a run by SQL alone, whoever owns it; False when it had ended already. Its claim is lost.
+
+        With `seen` it raises `RunChanged` where something else is open by now than what `events` were worded for.
+        """
+
+    async def begin(self, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
+        """Accept a first input as `admit` does, and take the run that it makes (S43)."""
 
     # ── reading ──
     async def run(self, run_id: str) -> Run:
@@ -194,6 +220,12 @@ class Store(Protocol):
 
     async def renew(self, owner: str, leases: Sequence[tuple[str, int]], *, lease_ms: int) -> dict[str, Signals]:
         """Prolong leases (run id, epoch); runs that are missing in the answer are lost."""
+
+    def prolong(self, owner: str, held: Holdings, *, lease_ms: int, lane_lease_ms: int, patience: float) -> None:
+        """Prolong all that a worker holds, and say that it lives; called from a thread, while the loop doesn't answer (S41).
+
+        It gives up after about `patience` seconds, with `Unavailable`.
+        """
 
     async def release(self, run_id: str, epoch: int, *, timer_at: int | None, seen: int, unused: bool) -> None:
         """Give a run back without a step; `unused` takes the attempt back too."""
@@ -260,6 +292,11 @@ class Store(Protocol):
 
         Keys that the ring can't open are left as they are.
         """
+
+    async def audit(
+        self, *, after: int = 0, limit: int = 500, run_id: str | None = None, prompt_id: str | None = None
+    ) -> list[AuditEntry]:
+        """Audit entries with numbers above `after`, in order."""
 
     # ── interactions ──
     async def take_interactions(self, owner: str, *, limit: int, lease_ms: int) -> list[Interaction]:

@@ -8,36 +8,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, Text, text
+from sqlalchemy import Index, MetaData
 from sqlmodel import Field, SQLModel
+
+from durable_core.columns import bytes_column, int_column, partial_index, text_column
 
 metadata: MetaData = SQLModel.metadata
 PREFIX = "moor_"
 VERSION_TABLE = "moor_alembic"
-
-
-def _text(*, primary_key: bool = False, nullable: bool = False, default: str | None = None) -> Column[str]:
-    return Column(
-        Text, primary_key=primary_key, nullable=nullable, server_default=None if default is None else text(f"'{default}'")
-    )
-
-
-def _int(*, primary_key: bool = False, nullable: bool = False, default: str | None = None) -> Column[int]:
-    return Column(
-        BigInteger,
-        primary_key=primary_key,
-        nullable=nullable,
-        autoincrement=False,
-        server_default=text(default) if default else None,
-    )
-
-
-def _bytes(*, nullable: bool = False) -> Column[bytes]:
-    return Column(LargeBinary, nullable=nullable)
-
-
-def _partial(name: str, *columns: str, where: str) -> Index:
-    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
 
 
 class RunRow(SQLModel, table=True):
@@ -46,58 +24,58 @@ class RunRow(SQLModel, table=True):
     __tablename__: ClassVar[str] = "moor_run"
     __table_args__ = (
         # claim: due, open, unowned, longest due first
-        _partial("moor_run_due", "wake_at", where="wake_at IS NOT NULL AND owner IS NULL"),
+        partial_index("moor_run_due", "wake_at", where="wake_at IS NOT NULL AND owner IS NULL"),
         # purge: ended runs whose content has been kept long enough
-        _partial("moor_run_purge", "purge_at", where="purge_at IS NOT NULL AND purged_at IS NULL"),
+        partial_index("moor_run_purge", "purge_at", where="purge_at IS NOT NULL AND purged_at IS NULL"),
         # reap: what an incarnation holds
-        _partial("moor_run_owner", "owner", where="owner IS NOT NULL"),
+        partial_index("moor_run_owner", "owner", where="owner IS NOT NULL"),
     )
 
-    run_id: str = Field(sa_column=_text(primary_key=True))
-    name: str = Field(sa_column=_text())
-    status: str = Field(sa_column=_text())
-    phase: str = Field(sa_column=_text())
-    creator: str = Field(sa_column=_text())
-    session_key: bytes = Field(sa_column=_bytes())
-    header: bytes = Field(sa_column=_bytes())
-    spec_version: int = Field(sa_column=_int())
-    deployment: str = Field(sa_column=_text())
-    turn_id: str | None = Field(sa_column=_text(nullable=True))
+    run_id: str = Field(sa_column=text_column(primary_key=True))
+    name: str = Field(sa_column=text_column())
+    status: str = Field(sa_column=text_column())
+    phase: str = Field(sa_column=text_column())
+    creator: str = Field(sa_column=text_column())
+    session_key: bytes = Field(sa_column=bytes_column())
+    header: bytes = Field(sa_column=bytes_column())
+    spec_version: int = Field(sa_column=int_column())
+    deployment: str = Field(sa_column=text_column())
+    turn_id: str | None = Field(sa_column=text_column(nullable=True))
     # shared
-    inbox_seq: int = Field(sa_column=_int(default="0"))
-    cancel_seq: int = Field(sa_column=_int(default="0"))
-    event_seq: int = Field(sa_column=_int(default="0"))
-    event_index: int = Field(sa_column=_int(default="0"))
-    wake_at: int | None = Field(sa_column=_int(nullable=True))
+    inbox_seq: int = Field(sa_column=int_column(default="0"))
+    cancel_seq: int = Field(sa_column=int_column(default="0"))
+    event_seq: int = Field(sa_column=int_column(default="0"))
+    event_index: int = Field(sa_column=int_column(default="0"))
+    wake_at: int | None = Field(sa_column=int_column(nullable=True))
     # the worker's
-    owner: str | None = Field(sa_column=_text(nullable=True))
-    epoch: int = Field(sa_column=_int(default="0"))
-    lease_until: int | None = Field(sa_column=_int(nullable=True))
-    step_no: int = Field(sa_column=_int(default="0"))
-    step_started_at: int | None = Field(sa_column=_int(nullable=True))
-    attempt: int = Field(sa_column=_int(default="0"))
-    charged: int = Field(sa_column=_int(default="0"))
-    crashes: int = Field(sa_column=_int(default="0"))
-    progressed: int = Field(sa_column=_int(default="0"))
-    interrupted: int = Field(sa_column=_int(default="0"))
-    last_error: str | None = Field(sa_column=_text(nullable=True))
-    retry_at: int | None = Field(sa_column=_int(nullable=True))
+    owner: str | None = Field(sa_column=text_column(nullable=True))
+    epoch: int = Field(sa_column=int_column(default="0"))
+    lease_until: int | None = Field(sa_column=int_column(nullable=True))
+    step_no: int = Field(sa_column=int_column(default="0"))
+    step_started_at: int | None = Field(sa_column=int_column(nullable=True))
+    attempt: int = Field(sa_column=int_column(default="0"))
+    charged: int = Field(sa_column=int_column(default="0"))
+    crashes: int = Field(sa_column=int_column(default="0"))
+    progressed: int = Field(sa_column=int_column(default="0"))
+    interrupted: int = Field(sa_column=int_column(default="0"))
+    last_error: str | None = Field(sa_column=text_column(nullable=True))
+    retry_at: int | None = Field(sa_column=int_column(nullable=True))
     # times
-    created_at: int = Field(sa_column=_int())
-    last_at: int = Field(sa_column=_int())
-    deadline_at: int | None = Field(sa_column=_int(nullable=True))
-    ended_at: int | None = Field(sa_column=_int(nullable=True))
-    end_reason: str | None = Field(sa_column=_text(nullable=True))
-    kind: str = Field(sa_column=_text(default="session"))
+    created_at: int = Field(sa_column=int_column())
+    last_at: int = Field(sa_column=int_column())
+    deadline_at: int | None = Field(sa_column=int_column(nullable=True))
+    ended_at: int | None = Field(sa_column=int_column(nullable=True))
+    end_reason: str | None = Field(sa_column=text_column(nullable=True))
+    kind: str = Field(sa_column=text_column(default="session"))
     # content is deleted `keep_ms` after the end
-    keep_ms: int | None = Field(sa_column=_int(nullable=True))
-    purge_at: int | None = Field(sa_column=_int(nullable=True))
-    purged_at: int | None = Field(sa_column=_int(nullable=True))
+    keep_ms: int | None = Field(sa_column=int_column(nullable=True))
+    purge_at: int | None = Field(sa_column=int_column(nullable=True))
+    purged_at: int | None = Field(sa_column=int_column(nullable=True))
     # how often content of it was redacted: whoever folded it before has to fold it again
-    redactions: int = Field(sa_column=_int(default="0"))
+    redactions: int = Field(sa_column=int_column(default="0"))
     # which code could not go on with it, and why
-    stranded: str | None = Field(sa_column=_text(nullable=True))
-    stranded_code: str | None = Field(sa_column=_text(nullable=True))
+    stranded: str | None = Field(sa_column=text_column(nullable=True))
+    stranded_code: str | None = Field(sa_column=text_column(nullable=True))
 
 
 class AddressRow(SQLModel, table=True):
@@ -106,10 +84,10 @@ class AddressRow(SQLModel, table=True):
     __tablename__: ClassVar[str] = "moor_address"
     __table_args__ = (Index("moor_address_run", "run_id"),)  # ending a run frees its addresses
 
-    channel: str = Field(sa_column=_text(primary_key=True))
-    address: str = Field(sa_column=_text(primary_key=True))
-    run_id: str = Field(sa_column=_text())
-    claimed_at: int = Field(sa_column=_int())
+    channel: str = Field(sa_column=text_column(primary_key=True))
+    address: str = Field(sa_column=text_column(primary_key=True))
+    run_id: str = Field(sa_column=text_column())
+    claimed_at: int = Field(sa_column=int_column())
 
 
 class AdmissionRow(SQLModel, table=True):
@@ -119,23 +97,23 @@ class AdmissionRow(SQLModel, table=True):
     __table_args__ = (
         Index("moor_admission_submission", "submission_id", unique=True),  # GET /v1/submissions/{id}
         # ending a turn or a run settles what is still open
-        _partial("moor_admission_open", "run_id", "seq", where="outcome IS NULL"),
+        partial_index("moor_admission_open", "run_id", "seq", where="outcome IS NULL"),
     )
 
-    source: str = Field(sa_column=_text(primary_key=True))
-    key: str = Field(sa_column=_text(primary_key=True))
-    submission_id: str = Field(sa_column=_text())
-    run_id: str = Field(sa_column=_text())
-    seq: int = Field(sa_column=_int())
-    kind: str = Field(sa_column=_text())
-    digest: bytes = Field(sa_column=_bytes())
-    created: int = Field(sa_column=_int(default="0"))
-    turn_id: str | None = Field(sa_column=_text(nullable=True))
-    outcome: str | None = Field(sa_column=_text(nullable=True))
-    detail: bytes | None = Field(sa_column=_bytes(nullable=True))
-    reply_step: int | None = Field(sa_column=_int(nullable=True))
-    at: int = Field(sa_column=_int())
-    done_at: int | None = Field(sa_column=_int(nullable=True))
+    source: str = Field(sa_column=text_column(primary_key=True))
+    key: str = Field(sa_column=text_column(primary_key=True))
+    submission_id: str = Field(sa_column=text_column())
+    run_id: str = Field(sa_column=text_column())
+    seq: int = Field(sa_column=int_column())
+    kind: str = Field(sa_column=text_column())
+    digest: bytes = Field(sa_column=bytes_column())
+    created: int = Field(sa_column=int_column(default="0"))
+    turn_id: str | None = Field(sa_column=text_column(nullable=True))
+    outcome: str | None = Field(sa_column=text_column(nullable=True))
+    detail: bytes | None = Field(sa_column=bytes_column(nullable=True))
+    reply_step: int | None = Field(sa_column=int_column(nullable=True))
+    at: int = Field(sa_column=int_column())
+    done_at: int | None = Field(sa_column=int_column(nullable=True))
 
 
 class CommandRow(SQLModel, table=True):
@@ -144,17 +122,17 @@ class CommandRow(SQLModel, table=True):
     __tablename__: ClassVar[str] = "moor_command"
     __table_args__ = (
         # claim: what nobody has consumed
-        _partial("moor_command_new", "run_id", "seq", where="taken_step IS NULL"),
+        partial_index("moor_command_new", "run_id", "seq", where="taken_step IS NULL"),
     )
 
-    run_id: str = Field(sa_column=_text(primary_key=True))
-    seq: int = Field(sa_column=_int(primary_key=True))
-    kind: str = Field(sa_column=_text())
-    body: bytes = Field(sa_column=_bytes())
-    submission_id: str = Field(sa_column=_text())
-    principal: str = Field(sa_column=_text())
-    at: int = Field(sa_column=_int())
-    taken_step: int | None = Field(sa_column=_int(nullable=True))
+    run_id: str = Field(sa_column=text_column(primary_key=True))
+    seq: int = Field(sa_column=int_column(primary_key=True))
+    kind: str = Field(sa_column=text_column())
+    body: bytes = Field(sa_column=bytes_column())
+    submission_id: str = Field(sa_column=text_column())
+    principal: str = Field(sa_column=text_column())
+    at: int = Field(sa_column=int_column())
+    taken_step: int | None = Field(sa_column=int_column(nullable=True))
 
 
 class StepRow(SQLModel, table=True):
@@ -162,17 +140,17 @@ class StepRow(SQLModel, table=True):
 
     __tablename__: ClassVar[str] = "moor_step"
 
-    run_id: str = Field(sa_column=_text(primary_key=True))
-    n: int = Field(sa_column=_int(primary_key=True))
-    kind: str = Field(sa_column=_text())
-    name: str = Field(sa_column=_text())
-    attempt: int = Field(sa_column=_int())
-    spec_version: int = Field(sa_column=_int())
-    deployment: str = Field(sa_column=_text())
-    input: bytes = Field(sa_column=_bytes())
-    output: bytes = Field(sa_column=_bytes())
-    started_at: int = Field(sa_column=_int())
-    completed_at: int = Field(sa_column=_int())
+    run_id: str = Field(sa_column=text_column(primary_key=True))
+    n: int = Field(sa_column=int_column(primary_key=True))
+    kind: str = Field(sa_column=text_column())
+    name: str = Field(sa_column=text_column())
+    attempt: int = Field(sa_column=int_column())
+    spec_version: int = Field(sa_column=int_column())
+    deployment: str = Field(sa_column=text_column())
+    input: bytes = Field(sa_column=bytes_column())
+    output: bytes = Field(sa_column=bytes_column())
+    started_at: int = Field(sa_column=int_column())
+    completed_at: int = Field(sa_column=int_column())
 
 
 class RecordRow(SQLModel, table=True):
@@ -180,14 +158,14 @@ class RecordRow(SQLModel, table=True):
 
     __tablename__: ClassVar[str] = "moor_record"
 
-    run_id: str = Field(sa_column=_text(primary_key=True))
-    step_n: int = Field(sa_column=_int(primary_key=True))
-    key: str = Field(sa_column=_text(primary_key=True))
-    kind: str = Field(sa_column=_text())
-    input_hash: str = Field(sa_column=_text())
-    body: bytes = Field(sa_column=_bytes())
-    attempt: int = Field(sa_column=_int())
-    at: int = Field(sa_column=_int())
+    run_id: str = Field(sa_column=text_column(primary_key=True))
+    step_n: int = Field(sa_column=int_column(primary_key=True))
+    key: str = Field(sa_column=text_column(primary_key=True))
+    kind: str = Field(sa_column=text_column())
+    input_hash: str = Field(sa_column=text_column())
+    body: bytes = Field(sa_column=bytes_column())
+    attempt: int = Field(sa_column=int_column())
+    at: int = Field(sa_column=int_column())
 
 
 class EventRow(SQLModel, table=True):
@@ -196,17 +174,17 @@ class EventRow(SQLModel, table=True):
     __tablename__: ClassVar[str] = "moor_event"
     __table_args__ = (
         # streams: visible events from an index on
-        _partial("moor_event_visible", "run_id", "idx", where="idx IS NOT NULL"),
+        partial_index("moor_event_visible", "run_id", "idx", where="idx IS NOT NULL"),
     )
 
-    run_id: str = Field(sa_column=_text(primary_key=True))
-    seq: int = Field(sa_column=_int(primary_key=True))
-    idx: int | None = Field(sa_column=_int(nullable=True))
-    type: str = Field(sa_column=_text())
-    body: bytes = Field(sa_column=_bytes())
-    refs: str | None = Field(sa_column=_text(nullable=True))
-    attempt: int = Field(sa_column=_int())
-    at: int = Field(sa_column=_int())
+    run_id: str = Field(sa_column=text_column(primary_key=True))
+    seq: int = Field(sa_column=int_column(primary_key=True))
+    idx: int | None = Field(sa_column=int_column(nullable=True))
+    type: str = Field(sa_column=text_column())
+    body: bytes = Field(sa_column=bytes_column())
+    refs: str | None = Field(sa_column=text_column(nullable=True))
+    attempt: int = Field(sa_column=int_column())
+    at: int = Field(sa_column=int_column())
 
 
 class PromptRow(SQLModel, table=True):
@@ -216,40 +194,50 @@ class PromptRow(SQLModel, table=True):
     __table_args__ = (
         Index("moor_prompt_id", "prompt_id", unique=True),  # a click names the prompt alone
         # open prompts of a run
-        _partial("moor_prompt_open", "run_id", "created_at", where="outcome IS NULL"),
+        partial_index("moor_prompt_open", "run_id", "created_at", where="outcome IS NULL"),
     )
 
-    run_id: str = Field(sa_column=_text(primary_key=True))
-    prompt_id: str = Field(sa_column=_text(primary_key=True))
-    kind: str = Field(sa_column=_text())
-    step_n: int = Field(sa_column=_int())
-    call_id: str | None = Field(sa_column=_text(nullable=True))
-    body: bytes = Field(sa_column=_bytes())
-    requester: str = Field(sa_column=_text())
-    policy: str = Field(sa_column=_text())
-    created_seq: int = Field(sa_column=_int())
-    created_at: int = Field(sa_column=_int())
-    expires_at: int | None = Field(sa_column=_int(nullable=True))
-    outcome: str | None = Field(sa_column=_text(nullable=True))
-    option_id: str | None = Field(sa_column=_text(nullable=True))
-    settled_by: str | None = Field(sa_column=_text(nullable=True))
-    settled_name: str | None = Field(sa_column=_text(nullable=True))
-    settled_via: str | None = Field(sa_column=_text(nullable=True))
-    settled_at: int | None = Field(sa_column=_int(nullable=True))
-    settled_seq: int | None = Field(sa_column=_int(nullable=True))
-    note: bytes | None = Field(sa_column=_bytes(nullable=True))
+    run_id: str = Field(sa_column=text_column(primary_key=True))
+    prompt_id: str = Field(sa_column=text_column(primary_key=True))
+    kind: str = Field(sa_column=text_column())
+    step_n: int = Field(sa_column=int_column())
+    call_id: str | None = Field(sa_column=text_column(nullable=True))
+    body: bytes = Field(sa_column=bytes_column())
+    requester: str = Field(sa_column=text_column())
+    policy: str = Field(sa_column=text_column())
+    created_seq: int = Field(sa_column=int_column())
+    created_at: int = Field(sa_column=int_column())
+    expires_at: int | None = Field(sa_column=int_column(nullable=True))
+    outcome: str | None = Field(sa_column=text_column(nullable=True))
+    option_id: str | None = Field(sa_column=text_column(nullable=True))
+    settled_by: str | None = Field(sa_column=text_column(nullable=True))
+    settled_name: str | None = Field(sa_column=text_column(nullable=True))
+    settled_via: str | None = Field(sa_column=text_column(nullable=True))
+    settled_at: int | None = Field(sa_column=int_column(nullable=True))
+    settled_seq: int | None = Field(sa_column=int_column(nullable=True))
+    note: bytes | None = Field(sa_column=bytes_column(nullable=True))
+    # how many have to approve, and who may: a JSON array of principals
+    quorum: int = Field(sa_column=int_column(default="1"))
+    answerers: str = Field(sa_column=text_column(default="[]"))
+    asked: str = Field(sa_column=text_column(default=""))
+    remind_at: int | None = Field(sa_column=int_column(nullable=True))
+    level: int = Field(sa_column=int_column(default="0"))
+    # the prompt whose id the copies of a shared card bear; the first of the group names itself
+    group_id: str | None = Field(sa_column=text_column(nullable=True))
 
 
 class VoteRow(SQLModel, table=True):
-    """Who answered a prompt, one vote a person."""
+    """Who approved a prompt that several have to approve, one vote a person."""
 
     __tablename__: ClassVar[str] = "moor_vote"
 
-    run_id: str = Field(sa_column=_text(primary_key=True))
-    prompt_id: str = Field(sa_column=_text(primary_key=True))
-    principal: str = Field(sa_column=_text(primary_key=True))
-    option_id: str = Field(sa_column=_text())
-    at: int = Field(sa_column=_int())
+    run_id: str = Field(sa_column=text_column(primary_key=True))
+    prompt_id: str = Field(sa_column=text_column(primary_key=True))
+    principal: str = Field(sa_column=text_column(primary_key=True))
+    option_id: str = Field(sa_column=text_column())
+    at: int = Field(sa_column=int_column())
+    name: str = Field(sa_column=text_column(default=""))
+    via: str = Field(sa_column=text_column(default=""))
 
 
 class InteractionRow(SQLModel, table=True):
@@ -258,26 +246,57 @@ class InteractionRow(SQLModel, table=True):
     __tablename__: ClassVar[str] = "moor_interaction"
     __table_args__ = (
         # take_interactions: undecided ones by due time
-        _partial("moor_interaction_due", "due_at", where="status IS NULL"),
+        partial_index("moor_interaction_due", "due_at", where="status IS NULL"),
     )
 
-    run_id: str = Field(sa_column=_text(primary_key=True))
-    interaction_id: str = Field(sa_column=_text(primary_key=True))
-    prompt_id: str = Field(sa_column=_text())
-    option_id: str = Field(sa_column=_text())
-    outcome: str = Field(sa_column=_text())
-    principal: str = Field(sa_column=_text())
-    name: str = Field(sa_column=_text())
-    via: str = Field(sa_column=_text())
-    body: bytes = Field(sa_column=_bytes())
-    note: bytes | None = Field(sa_column=_bytes(nullable=True))
-    due_at: int = Field(sa_column=_int())
-    owner: str | None = Field(sa_column=_text(nullable=True))
-    epoch: int = Field(sa_column=_int(default="0"))
-    attempts: int = Field(sa_column=_int(default="0"))
-    status: str | None = Field(sa_column=_text(nullable=True))
-    reason: str | None = Field(sa_column=_text(nullable=True))
-    at: int = Field(sa_column=_int())
+    run_id: str = Field(sa_column=text_column(primary_key=True))
+    interaction_id: str = Field(sa_column=text_column(primary_key=True))
+    prompt_id: str = Field(sa_column=text_column())
+    option_id: str = Field(sa_column=text_column())
+    outcome: str = Field(sa_column=text_column())
+    principal: str = Field(sa_column=text_column())
+    name: str = Field(sa_column=text_column())
+    via: str = Field(sa_column=text_column())
+    body: bytes = Field(sa_column=bytes_column())
+    note: bytes | None = Field(sa_column=bytes_column(nullable=True))
+    due_at: int = Field(sa_column=int_column())
+    owner: str | None = Field(sa_column=text_column(nullable=True))
+    epoch: int = Field(sa_column=int_column(default="0"))
+    attempts: int = Field(sa_column=int_column(default="0"))
+    status: str | None = Field(sa_column=text_column(nullable=True))
+    reason: str | None = Field(sa_column=text_column(nullable=True))
+    at: int = Field(sa_column=int_column())
+    place: str = Field(sa_column=text_column(default=""))
+    override: int = Field(sa_column=int_column(default="0"))
+
+
+class AuditRow(SQLModel, table=True):
+    """Who was asked, who answered, how and when: a chain of hashes (`audit.py`) that no purge touches."""
+
+    __tablename__: ClassVar[str] = "moor_audit"
+    __table_args__ = (
+        Index("moor_audit_run", "run_id", "n"),  # audit of one run
+        Index("moor_audit_prompt", "prompt_id", "n"),  # audit of one prompt
+    )
+
+    n: int = Field(sa_column=int_column(primary_key=True))
+    at: int = Field(sa_column=int_column())
+    act: str = Field(sa_column=text_column())
+    run_id: str = Field(sa_column=text_column())
+    prompt_id: str = Field(sa_column=text_column())
+    kind: str = Field(sa_column=text_column())
+    requester: str = Field(sa_column=text_column())
+    asked: str = Field(sa_column=text_column())
+    asked_at: int = Field(sa_column=int_column())
+    shown: str = Field(sa_column=text_column())
+    principal: str | None = Field(sa_column=text_column(nullable=True))
+    via: str = Field(sa_column=text_column())
+    place: str = Field(sa_column=text_column())
+    option_id: str | None = Field(sa_column=text_column(nullable=True))
+    outcome: str | None = Field(sa_column=text_column(nullable=True))
+    reason: str | None = Field(sa_column=text_column(nullable=True))
+    prev: str = Field(sa_column=text_column())
+    hash: str = Field(sa_column=text_column())
 
 
 class LaneRow(SQLModel, table=True):
@@ -286,19 +305,19 @@ class LaneRow(SQLModel, table=True):
     __tablename__: ClassVar[str] = "moor_lane"
     __table_args__ = (
         # claim_lanes: lanes with something due
-        _partial("moor_lane_due", "due_at", where="due_at IS NOT NULL"),
+        partial_index("moor_lane_due", "due_at", where="due_at IS NOT NULL"),
         # reap: what an incarnation holds
-        _partial("moor_lane_owner", "owner", where="owner IS NOT NULL"),
+        partial_index("moor_lane_owner", "owner", where="owner IS NOT NULL"),
     )
 
-    channel: str = Field(sa_column=_text(primary_key=True))
-    address: str = Field(sa_column=_text(primary_key=True))
-    seq: int = Field(sa_column=_int(default="0"))
-    done_seq: int = Field(sa_column=_int(default="0"))
-    due_at: int | None = Field(sa_column=_int(nullable=True))
-    owner: str | None = Field(sa_column=_text(nullable=True))
-    epoch: int = Field(sa_column=_int(default="0"))
-    lease_until: int | None = Field(sa_column=_int(nullable=True))
+    channel: str = Field(sa_column=text_column(primary_key=True))
+    address: str = Field(sa_column=text_column(primary_key=True))
+    seq: int = Field(sa_column=int_column(default="0"))
+    done_seq: int = Field(sa_column=int_column(default="0"))
+    due_at: int | None = Field(sa_column=int_column(nullable=True))
+    owner: str | None = Field(sa_column=text_column(nullable=True))
+    epoch: int = Field(sa_column=int_column(default="0"))
+    lease_until: int | None = Field(sa_column=int_column(nullable=True))
 
 
 class OutboxRow(SQLModel, table=True):
@@ -308,25 +327,25 @@ class OutboxRow(SQLModel, table=True):
     __table_args__ = (
         Index("moor_outbox_delivery", "delivery_id", unique=True),  # an edit finds its post
         # a lane's next items
-        _partial("moor_outbox_lane", "channel", "address", "lane_seq", where="state = 'pending'"),
+        partial_index("moor_outbox_lane", "channel", "address", "lane_seq", where="state = 'pending'"),
         # every posted copy of a prompt
-        _partial("moor_outbox_prompt", "prompt_id", where="prompt_id IS NOT NULL"),
+        partial_index("moor_outbox_prompt", "prompt_id", where="prompt_id IS NOT NULL"),
     )
 
-    run_id: str = Field(sa_column=_text(primary_key=True))
-    delivery_id: str = Field(sa_column=_text(primary_key=True))
-    channel: str = Field(sa_column=_text())
-    address: str = Field(sa_column=_text())
-    lane_seq: int = Field(sa_column=_int())
-    body: bytes = Field(sa_column=_bytes())
-    prompt_id: str | None = Field(sa_column=_text(nullable=True))
-    edit_of: str | None = Field(sa_column=_text(nullable=True))
-    state: str = Field(sa_column=_text())
-    ref: str | None = Field(sa_column=_text(nullable=True))
-    attempts: int = Field(sa_column=_int(default="0"))
-    last_error: str | None = Field(sa_column=_text(nullable=True))
-    at: int = Field(sa_column=_int())
-    done_at: int | None = Field(sa_column=_int(nullable=True))
+    run_id: str = Field(sa_column=text_column(primary_key=True))
+    delivery_id: str = Field(sa_column=text_column(primary_key=True))
+    channel: str = Field(sa_column=text_column())
+    address: str = Field(sa_column=text_column())
+    lane_seq: int = Field(sa_column=int_column())
+    body: bytes = Field(sa_column=bytes_column())
+    prompt_id: str | None = Field(sa_column=text_column(nullable=True))
+    edit_of: str | None = Field(sa_column=text_column(nullable=True))
+    state: str = Field(sa_column=text_column())
+    ref: str | None = Field(sa_column=text_column(nullable=True))
+    attempts: int = Field(sa_column=int_column(default="0"))
+    last_error: str | None = Field(sa_column=text_column(nullable=True))
+    at: int = Field(sa_column=int_column())
+    done_at: int | None = Field(sa_column=int_column(nullable=True))
 
 
 class ClaimRow(SQLModel, table=True):
@@ -335,20 +354,20 @@ class ClaimRow(SQLModel, table=True):
     __tablename__: ClassVar[str] = "moor_claim"
     __table_args__ = (
         # purge: values that a run gave
-        _partial("moor_claim_done", "done_run", where="done_run IS NOT NULL"),
+        partial_index("moor_claim_done", "done_run", where="done_run IS NOT NULL"),
     )
 
     # a hash of the author's key: one row is one key, whichever key of the ring is the current one
-    key: str = Field(sa_column=_text(primary_key=True))
-    claim_id: str = Field(sa_column=_text())
-    run_id: str = Field(sa_column=_text())
-    operation: str = Field(sa_column=_text())
-    attempt: int = Field(sa_column=_int())
-    at: int = Field(sa_column=_int())
-    done_at: int | None = Field(sa_column=_int(nullable=True))
+    key: str = Field(sa_column=text_column(primary_key=True))
+    claim_id: str = Field(sa_column=text_column())
+    run_id: str = Field(sa_column=text_column())
+    operation: str = Field(sa_column=text_column())
+    attempt: int = Field(sa_column=int_column())
+    at: int = Field(sa_column=int_column())
+    done_at: int | None = Field(sa_column=int_column(nullable=True))
     # whose key seals the value: the run that gave it
-    done_run: str | None = Field(sa_column=_text(nullable=True))
-    value: bytes | None = Field(sa_column=_bytes(nullable=True))
+    done_run: str | None = Field(sa_column=text_column(nullable=True))
+    value: bytes | None = Field(sa_column=bytes_column(nullable=True))
 
 
 class WorkerRow(SQLModel, table=True):
@@ -356,18 +375,18 @@ class WorkerRow(SQLModel, table=True):
 
     __tablename__: ClassVar[str] = "moor_worker"
 
-    owner: str = Field(sa_column=_text(primary_key=True))
-    deployment: str = Field(sa_column=_text())
-    min_readable: int = Field(sa_column=_int())
-    current: int = Field(sa_column=_int())
-    host: str = Field(sa_column=_text())
-    pid: int = Field(sa_column=_int())
-    started_at: int = Field(sa_column=_int())
-    heartbeat: int = Field(sa_column=_int())
-    code: str = Field(sa_column=_text(default=""))
-    workflows: str = Field(sa_column=_text(default="[]"))
-    revision: str = Field(sa_column=_text(default=""))
-    gone_at: int | None = Field(sa_column=_int(nullable=True))
+    owner: str = Field(sa_column=text_column(primary_key=True))
+    deployment: str = Field(sa_column=text_column())
+    min_readable: int = Field(sa_column=int_column())
+    current: int = Field(sa_column=int_column())
+    host: str = Field(sa_column=text_column())
+    pid: int = Field(sa_column=int_column())
+    started_at: int = Field(sa_column=int_column())
+    heartbeat: int = Field(sa_column=int_column())
+    code: str = Field(sa_column=text_column(default=""))
+    workflows: str = Field(sa_column=text_column(default="[]"))
+    revision: str = Field(sa_column=text_column(default=""))
+    gone_at: int | None = Field(sa_column=int_column(nullable=True))
 
 
 class RevisionRow(SQLModel, table=True):
@@ -375,4 +394,4 @@ class RevisionRow(SQLModel, table=True):
 
     __tablename__: ClassVar[str] = "moor_revision"
 
-    name: str = Field(sa_column=_text(primary_key=True))
+    name: str = Field(sa_column=text_column(primary_key=True))

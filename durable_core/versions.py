@@ -5,7 +5,13 @@ upcasters (the layer that writes the kind), and what happens to runs that can't 
 
 A new format is one more than the last. Whoever makes one raises `CURRENT_SPEC`, registers an upcaster from the last format for
 each kind that changed, and stores samples of the new one beside those of all before (tests/durable_core/samples). Readers use
-`versions.CURRENT_SPEC` through this module, never a copy of the number.
+`versions.CURRENT_SPEC` through this module, never a copy of the number. A format is new where older code would misread a value,
+not only where it could not read it:
+
+1. The first; its values have no stamp.
+2. Requests for several people or for those on a list, on shared cards, with changes before the yes; turns that wait for a
+   time, an answer, a limit or a workflow; workflow runs that say where they come from. Values of format 1 are read as they
+   are: what came is missing in them, and has a default.
 """
 
 from __future__ import annotations
@@ -20,7 +26,7 @@ FIRST_SPEC: Final = 1
 """The format of values without a stamp."""
 MIN_READABLE_SPEC = 1
 """The oldest format this code reads."""
-CURRENT_SPEC = 1
+CURRENT_SPEC = 2
 """The format this code writes; `run.spec_version` says which one wrote a run last."""
 
 Stored: TypeAlias = dict[str, Any]

@@ -1,7 +1,7 @@
 """Watchdog: names the line on which a body holds its thread.
 
 What lives here: one thread that looks at running bodies. What does not: deciding what becomes of them (`replay`).
-It can't interrupt a body. One that never yields holds up all that its process does, the renewing of leases too.
+It can't interrupt a body. One that never yields holds up all that its process does, but for its leases (leases.py).
 """
 
 from __future__ import annotations

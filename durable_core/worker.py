@@ -1,7 +1,7 @@
-"""A worker: claims due work with bounded concurrency, keeps its leases alive, takes back what the dead held, drains.
+"""A worker: claims due work with bounded concurrency, takes back what the dead held, drains.
 
-What lives here: when to claim and how to let go; purging goes on beside it. What does not: what a run, a lane or an interaction
-does next (the layer above).
+What lives here: when to claim and how to let go; purging goes on beside it. What does not: keeping what was claimed (leases.py),
+what a run, a lane or an interaction does next (the layer above).
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from durable_core import internal
-from durable_core.errors import LeaseLost, Unavailable
+from durable_core.errors import DurableError, LeaseLost, Unavailable
 from durable_core.failpoints import hit
+from durable_core.leases import Leases
 from durable_core.model import ALONE_AFTER_CRASHES, INTERNAL, Abilities, Claim, ClaimRequest, Incarnation, Interaction, Lane
 from durable_core.retention import PurgeOptions, Purger
 from durable_core.store import Store
@@ -56,6 +57,8 @@ class WorkerOptions:
     interactions: int = 4
     lease: float = 60.0
     lane_lease: float = 45.0
+    blocked_limit: float = 600.0
+    """How long an event loop that doesn't answer, since something blocks it, keeps what it holds; then it is left to others."""
     poll: float = 1.0
     """Safety net under the wake-up; also how soon a dead neighbour's work is noticed."""
     purge: PurgeOptions = field(default_factory=PurgeOptions)
@@ -79,19 +82,21 @@ class Worker:
         self._store = store
         self._duties = duties
         self._options = options or WorkerOptions()
-        self._abilities = _with_internal(abilities or Abilities())
+        self._abilities = internal.able(abilities or Abilities())
         self.incarnation = Incarnation(
             owner=owner, deployment=deployment, abilities=self._abilities, host=socket.gethostname(), pid=os.getpid()
         )
         self._purger = Purger(store, self._options.purge)
         self._wake = asyncio.Event()
         self._held: dict[str, tuple[Held, asyncio.Task[None]]] = {}
-        self._lanes: dict[tuple[str, str], asyncio.Task[None]] = {}
-        self._interactions: set[asyncio.Task[None]] = set()
-        self._alone = False
+        self._lanes: dict[tuple[str, str], tuple[Lane, asyncio.Task[None]]] = {}
+        self._interactions: dict[asyncio.Task[None], Interaction] = {}
+        self._leases = Leases(store, owner, self._options, runs=self._held, lanes=self._lanes, interactions=self._interactions)
+        self.alone = False  # whether one that crashed its workers may be here: nothing begins beside it
+        self.beginning: set[asyncio.Task[object]] = set()
+        """Starts under way that may bring their runs along (engine/beginning.py)."""
         self._claimed = 0
         self._limit: int | None = None
-        self._sweep_at = 0.0
         self._stopping = False
         self._loops: list[asyncio.Task[None]] = []
         self._unwatch: Callable[[], None] = lambda: None
@@ -106,7 +111,7 @@ class Worker:
         await self._reap((await self._store.due(self.incarnation.owner, self._abilities)).dead)
         self._loops = [
             asyncio.create_task(self._forever(self._claim_due, "claim"), name="moorings-claim"),
-            asyncio.create_task(self._renew_forever(), name="moorings-renew"),
+            asyncio.create_task(self._leases.keep(), name="moorings-renew"),
             asyncio.create_task(self._purger.forever(), name="moorings-purge"),
         ]
 
@@ -122,7 +127,7 @@ class Worker:
         self._limit = limit
         await self._store.enrol(self.incarnation)
         self._unwatch = self._store.watch(self._on_change)
-        self._loops = [asyncio.create_task(self._renew_forever(), name="moorings-renew")]
+        self._loops = [asyncio.create_task(self._leases.keep(), name="moorings-renew")]
         try:
             await self._reap((await self._store.due(owner, self._abilities)).dead)
             while True:
@@ -157,11 +162,13 @@ class Worker:
         self._unwatch()
         if self._soon is not None:
             self._soon.cancel()
-        with contextlib.suppress(Unavailable):
+        try:
             await self._store.withdraw(self.incarnation.owner)
+        except DurableError as error:
+            log.warning("this worker's end can't be written down, others see it by its death: %s", error)
 
     def _work(self) -> list[asyncio.Task[None]]:
-        return [task for _, task in self._held.values()] + list(self._lanes.values()) + list(self._interactions)
+        return [task for _, task in (*self._held.values(), *self._lanes.values())] + list(self._interactions)
 
     def kick(self) -> None:
         """Look for due work now."""
@@ -204,8 +211,8 @@ class Worker:
             self._wake.clear()
             try:
                 pause = await turn()
-            except Unavailable as error:
-                log.warning("%s: %s; looking again", name, error)
+            except DurableError as error:
+                log.log(logging.WARNING if error.retryable else logging.ERROR, "%s: %s; looking again", name, error)
                 pause = self._options.poll
             except Exception:
                 log.exception("%s failed; looking again", name)
@@ -225,13 +232,10 @@ class Worker:
             await self._reap(due.dead)
             return 0.0
         took = 0
-        # What somebody holds isn't due. A lease that is over, of one who is alive but frozen, is seen by whoever claims.
-        sweep = asyncio.get_running_loop().time() >= self._sweep_at
-        if sweep:
-            self._sweep_at = asyncio.get_running_loop().time() + self._options.lease / 4
-        if sweep or (due.run_at is not None and due.run_at <= due.now):
+        # a lease that is over, of one who is alive but frozen, is due as well
+        if due.run_at is not None and due.run_at <= due.now:
             took += await self._claim_runs()
-        if sweep or (due.lane_at is not None and due.lane_at <= due.now):
+        if due.lane_at is not None and due.lane_at <= due.now:
             took += await self._claim_lanes()
         if due.interaction_at is not None and due.interaction_at <= due.now:
             took += await self._take_interactions()
@@ -242,28 +246,34 @@ class Worker:
         return min([self._options.poll, *(wait / 1000 for wait in later)])
 
     async def _claim_runs(self) -> int:
-        room = self._options.concurrency - len(self._held)
+        room = self._options.concurrency - len(self._held) - len(self.beginning)
         if self._limit is not None:
             room = min(room, self._limit - self._claimed)
-        if room <= 0 or self._alone:
+        if room <= 0 or self.alone:
             return 0
-        request = ClaimRequest(
-            owner=self.incarnation.owner, lease_ms=int(self._options.lease * 1000), limit=room, abilities=self._abilities
-        )
+        owner, lease_ms = self.incarnation.owner, int(self._options.lease * 1000)
+        request = ClaimRequest(owner=owner, lease_ms=lease_ms, limit=room, abilities=self._abilities)
         claims = await self._store.claim(request)
-        if not claims and not self._held:
-            claims = await self._store.claim(replace(request, limit=1, alone=True))
-            self._alone = any(claim.crashes >= ALONE_AFTER_CRASHES for claim in claims)  # others may have come in meanwhile
+        if not claims and not self._held and not self.beginning:
+            self.alone = True  # nothing begins meanwhile
+            try:
+                claims = await self._store.claim(replace(request, limit=1, alone=True))
+            finally:
+                self.alone = any(claim.crashes >= ALONE_AFTER_CRASHES for claim in claims)  # others may have come in meanwhile
         self._claimed += len(claims)
         for claim in claims:
-            hit("claim.after")
-            stale = self._held.get(claim.run_id)
-            if stale is not None:  # its lease ran out unnoticed, while this loop was blocked
-                stale[0].lost = True
-                stale[1].cancel()
-            held = Held(claim)
-            self._held[claim.run_id] = (held, asyncio.create_task(self._advance(held), name=f"run-{claim.run_id}"))
+            self.hold(claim)
         return len(claims)
+
+    def hold(self, claim: Claim) -> None:
+        """Advance a run that was taken."""
+        hit("claim.after")
+        stale = self._held.get(claim.run_id)
+        if stale is not None:  # its lease ran out unnoticed, while this loop was blocked
+            stale[0].lost = True
+            stale[1].cancel()
+        held = Held(claim)
+        self._held[claim.run_id] = (held, asyncio.create_task(self._advance(held), name=f"run-{claim.run_id}"))
 
     async def _advance(self, held: Held) -> None:
         run_id = held.claim.run_id
@@ -283,7 +293,7 @@ class Worker:
         finally:
             if run_id in self._held and self._held[run_id][0] is held:
                 del self._held[run_id]
-            self._alone = False
+            self.alone = False
             self._wake.set()
 
     async def _give_back(self, held: Held, *, charged: bool) -> None:
@@ -301,6 +311,9 @@ class Worker:
                 return
             except Unavailable:
                 await asyncio.sleep(self._options.poll)
+            except DurableError as error:
+                log.error("%s can't be given back, its lease has to be over first: %s", claim.run_id, error)  # noqa: TRY400 - it says it
+                return
             else:
                 return
 
@@ -310,13 +323,12 @@ class Worker:
         room = self._options.lanes - len(self._lanes)
         if room <= 0:
             return 0
-        owner = self.incarnation.owner
-        lease_ms = int(self._options.lane_lease * 1000)
+        owner, lease_ms = self.incarnation.owner, int(self._options.lane_lease * 1000)
         lanes = await self._store.claim_lanes(owner, limit=room, lease_ms=lease_ms, channels=self._abilities.channels)
         for lane in lanes:
             key = (lane.channel, lane.address)
             task = asyncio.create_task(self._guard(self._send(lane), f"lane {lane.channel}"))
-            self._lanes[key] = task
+            self._lanes[key] = (lane, task)
             task.add_done_callback(lambda _, key=key: self._lane_done(key))  # type: ignore[misc]
         return len(lanes)
 
@@ -343,12 +355,12 @@ class Worker:
         taken = await self._store.take_interactions(self.incarnation.owner, limit=room, lease_ms=lease_ms)
         for interaction in taken:
             task = asyncio.create_task(self._guard(self._duties.evaluate(interaction), "interaction"))
-            self._interactions.add(task)
+            self._interactions[task] = interaction
             task.add_done_callback(self._interaction_done)
         return len(taken)
 
     def _interaction_done(self, task: asyncio.Task[None]) -> None:
-        self._interactions.discard(task)
+        self._interactions.pop(task, None)
         self._wake.set()
 
     async def _guard(self, work: Awaitable[None], what: str) -> None:
@@ -361,40 +373,9 @@ class Worker:
         except Exception:
             log.exception("%s failed; it is taken again when its lease is over", what)
 
-    # ── leases ──
-
-    async def _renew_forever(self) -> None:
-        while True:
-            await asyncio.sleep(self._options.lease / 4)
-            try:
-                await self._renew()
-            except Unavailable as error:
-                log.warning("renewing leases: %s", error)
-            except Exception:
-                log.exception("renewing leases failed")
-
-    async def _renew(self) -> None:
-        leases = [(run_id, held.claim.epoch) for run_id, (held, _) in self._held.items()]
-        known = await self._store.renew(self.incarnation.owner, leases, lease_ms=int(self._options.lease * 1000))
-        for run_id, _ in leases:
-            entry = self._held.get(run_id)
-            if entry is None:
-                continue
-            held, task = entry
-            if run_id not in known:
-                held.lost = True
-                task.cancel()
-            elif known[run_id] != held.claim.signals:
-                held.changed.set()
+    # ── the dead ──
 
     async def _reap(self, dead: Sequence[str]) -> None:
         """Take back what dead incarnations hold; a lease is not waited for (CORE 22)."""
         for owner in dead:
-            count = await self._store.reap(owner)
-            log.info("took back %d runs of dead worker %s", count, owner)
-
-
-def _with_internal(abilities: Abilities) -> Abilities:
-    """Any worker delivers what runs owe each other."""
-    channels = abilities.channels
-    return abilities if channels is None or INTERNAL in channels else replace(abilities, channels=(*channels, INTERNAL))
+            log.info("took back %d runs of dead worker %s", await self._store.reap(owner), owner)

@@ -26,7 +26,28 @@ CREATE TABLE moor_alembic (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT moor_alembic_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "moor_alembic" VALUES('0004_pre_claims');
+INSERT INTO "moor_alembic" VALUES('0005_pre_prompts');
+CREATE TABLE moor_audit (
+	n BIGINT NOT NULL, 
+	at BIGINT NOT NULL, 
+	act TEXT NOT NULL, 
+	run_id TEXT NOT NULL, 
+	prompt_id TEXT NOT NULL, 
+	kind TEXT NOT NULL, 
+	requester TEXT NOT NULL, 
+	asked TEXT NOT NULL, 
+	asked_at BIGINT NOT NULL, 
+	shown TEXT NOT NULL, 
+	principal TEXT, 
+	via TEXT NOT NULL, 
+	place TEXT NOT NULL, 
+	option_id TEXT, 
+	outcome TEXT, 
+	reason TEXT, 
+	prev TEXT NOT NULL, 
+	hash TEXT NOT NULL, 
+	PRIMARY KEY (n)
+);
 CREATE TABLE moor_claim (
 	"key" TEXT NOT NULL, 
 	claim_id TEXT NOT NULL, 
@@ -78,7 +99,7 @@ CREATE TABLE moor_interaction (
 	attempts BIGINT DEFAULT 0 NOT NULL, 
 	status TEXT, 
 	reason TEXT, 
-	at BIGINT NOT NULL, 
+	at BIGINT NOT NULL, place TEXT DEFAULT '' NOT NULL, override BIGINT DEFAULT 0 NOT NULL, 
 	PRIMARY KEY (run_id, interaction_id)
 );
 CREATE TABLE moor_lane (
@@ -134,7 +155,7 @@ CREATE TABLE moor_prompt (
 	settled_via TEXT, 
 	settled_at BIGINT, 
 	settled_seq BIGINT, 
-	note BLOB, 
+	note BLOB, quorum BIGINT DEFAULT 1 NOT NULL, answerers TEXT DEFAULT '[]' NOT NULL, asked TEXT DEFAULT '' NOT NULL, remind_at BIGINT, level BIGINT DEFAULT 0 NOT NULL, group_id TEXT, 
 	PRIMARY KEY (run_id, prompt_id)
 );
 CREATE TABLE moor_record (
@@ -156,6 +177,7 @@ INSERT INTO "moor_revision" VALUES('0001_pre_spine');
 INSERT INTO "moor_revision" VALUES('0002_pre_core');
 INSERT INTO "moor_revision" VALUES('0003_pre_versions');
 INSERT INTO "moor_revision" VALUES('0004_pre_claims');
+INSERT INTO "moor_revision" VALUES('0005_pre_prompts');
 CREATE TABLE moor_run (
 	run_id TEXT NOT NULL, 
 	name TEXT NOT NULL, 
@@ -210,7 +232,7 @@ CREATE TABLE moor_vote (
 	prompt_id TEXT NOT NULL, 
 	principal TEXT NOT NULL, 
 	option_id TEXT NOT NULL, 
-	at BIGINT NOT NULL, 
+	at BIGINT NOT NULL, name TEXT DEFAULT '' NOT NULL, via TEXT DEFAULT '' NOT NULL, 
 	PRIMARY KEY (run_id, prompt_id, principal)
 );
 CREATE TABLE moor_worker (
@@ -241,3 +263,5 @@ CREATE INDEX moor_outbox_lane ON moor_outbox (channel, address, lane_seq) WHERE 
 CREATE INDEX moor_outbox_prompt ON moor_outbox (prompt_id) WHERE prompt_id IS NOT NULL;
 CREATE INDEX moor_run_purge ON moor_run (purge_at) WHERE purge_at IS NOT NULL AND purged_at IS NULL;
 CREATE INDEX moor_claim_done ON moor_claim (done_run) WHERE done_run IS NOT NULL;
+CREATE INDEX moor_audit_run ON moor_audit (run_id, n);
+CREATE INDEX moor_audit_prompt ON moor_audit (prompt_id, n);

@@ -9,16 +9,17 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from bot import formats
-from bot.answers import Answers, explain
+from bot.answers import Answers
 from bot.console.live import LiveFold
 from bot.console.port import ClientIdReused, JsonObject, NotGoneOn, RefusedHere, TooLong, UnknownMessage, UnknownThread
 from bot.formats import Kind
-from bot.ingress import Ingress, Taken
+from bot.ingress import ClickResult, Ingress, Taken
+from bot.telling import explain
 from channels.console.cast import BOT, CAST, cast_member
 from channels.console.channel import ADDRESS
 from channels.console.platform import MAX_PERSON_TEXT, ConsolePlatform
@@ -34,6 +35,7 @@ POLL_SECONDS = 0.25
 REDELIVER_SECONDS = 1.0
 STUCK_SECONDS = 15.0
 CHANNEL = "console"
+_IN_VAIN = frozenset({"refused", "already_settled"})
 
 
 class WorkerControl(Protocol):
@@ -189,16 +191,26 @@ class Board:
                 raise NotGoneOn(taken.refused)
         return {"thread_id": thread_id, "message_id": posted.message.id}
 
-    async def click(self, thread_id: str, message_id: str, author: str, value: str, client_id: str) -> JsonObject:
-        """Click a card's button, and say to the person alone what came of it."""
+    async def click(
+        self, thread_id: str, message_id: str, author: str, value: str, client_id: str, *, fields: Mapping[str, str]
+    ) -> JsonObject:
+        """Click a card's button, or send a form of it, and say to the person alone what came of it."""
         try:
-            event = await self.platform.click(thread_id, message_id, author_id=author, value=value, client_id=client_id)
+            event = await self.platform.click(
+                thread_id, message_id, author_id=author, value=value, client_id=client_id, fields=fields
+            )
         except ConsoleRefused as error:
             raise _refusal(error, thread_id, client_id) from None
         taken = await self._hand_over(event)
         if taken is None or not taken.clicks:
             return {"status": "pending"}
-        result = taken.clicks[0]
+        answers = [await self._came_of(result) for result in taken.clicks]
+        # of several, one that came to nothing is what the person has to know
+        refused = [answer for answer in answers if answer["status"] in _IN_VAIN]
+        reasons = dict.fromkeys(str(answer["reason"]) for answer in refused if answer["reason"])
+        return {"status": (refused or answers)[0]["status"], "reason": " ".join(reasons) or answers[0]["reason"]}
+
+    async def _came_of(self, result: ClickResult) -> JsonObject:
         if result.receipt is None:
             return {"status": result.status, "reason": result.reason}
         decided = await self.answers.result(result.receipt)
@@ -338,6 +350,7 @@ class Board:
             "at": message.at,
             "edited_at": message.edited_at,
             "private": message.private_to is not None,
+            "notice": message.notice,
             "version": message.version,
         }
 

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from channels.events import MAX_CLICK_FIELD, MAX_CLICK_FIELDS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bot.console.port import JsonObject
 
 BODY_LIMIT = 64 * 1024
+FORM_LIMIT = 256 * 1024
 _CHUNK = 16 * 1024
 _CLIENT_ID = re.compile(r"[A-Za-z0-9_-]{8,80}")
 
@@ -45,16 +48,37 @@ async def read_body(request: web.Request, fields: Mapping[str, str]) -> dict[str
 
     Raises: Refused (400, 413, 415).
     """
+    return check_fields(await _read_object(request, BODY_LIMIT), fields)
+
+
+async def read_form(request: web.Request, fields: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Read the same with what was filled in, an object of texts by the name of `fields` that may be left out.
+
+    Raises: Refused (400, 413, 415).
+    """
+    body = await _read_object(request, FORM_LIMIT)
+    filled = body.pop("fields", {})
+    if not isinstance(filled, dict) or len(filled) > MAX_CLICK_FIELDS:
+        raise Refused(400, "invalid_field", f"fields has to be an object of at most {MAX_CLICK_FIELDS} texts.")
+    for name, value in filled.items():
+        if not isinstance(value, str) or not _storable(value) or not _storable(name):
+            raise Refused(400, "invalid_field", f"{json.dumps(name)[:80]} has to be a text that can be stored.")
+        if len(value) > MAX_CLICK_FIELD:
+            raise Refused(400, "too_long", f"A field has at most {MAX_CLICK_FIELD:,} characters. Shorten it.")
+    return check_fields(body, fields), filled
+
+
+async def _read_object(request: web.Request, limit: int) -> JsonObject:
     if request.content_type != "application/json":
         raise Refused(415, "unsupported_media_type", "Send JSON with Content-Type application/json.")
-    if (request.content_length or 0) > BODY_LIMIT:
-        raise _too_large()
+    if (request.content_length or 0) > limit:
+        raise _too_large(limit)
     raw = bytearray()
     async for chunk in request.content.iter_chunked(_CHUNK):
         raw += chunk
-        if len(raw) > BODY_LIMIT:
-            raise _too_large()
-    return check_fields(parse_object(bytes(raw)), fields)
+        if len(raw) > limit:
+            raise _too_large(limit)
+    return parse_object(bytes(raw))
 
 
 def parse_object(raw: bytes) -> JsonObject:
@@ -97,8 +121,8 @@ def _storable(text: str) -> bool:
     return "\x00" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _too_large() -> Refused:
-    return Refused(413, "too_large", f"The body is larger than {BODY_LIMIT // 1024} KB.")
+def _too_large(limit: int) -> Refused:
+    return Refused(413, "too_large", f"The body is larger than {limit // 1024} KB.")
 
 
 def _no_constant(name: str) -> Any:

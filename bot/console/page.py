@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from aiohttp import web
 
-from bot.console.bodies import Refused, error_response, read_body
+from bot.console.bodies import Refused, error_response, read_body, read_form
 from bot.console.port import ConsolePortError, UnknownThread
 from bot.console.security import harden
 from bot.console.timeline import timeline
@@ -175,10 +175,10 @@ class _Console:
         return web.json_response(await self._port.post(thread["id"], author, body["text"], body["client_id"]), status=202)
 
     async def _click(self, request: web.Request) -> web.StreamResponse:
-        body = await read_body(request, {"message_id": "text", "author": "text", "value": "text", "client_id": "id"})
+        body, fields = await read_form(request, {"message_id": "text", "author": "text", "value": "text", "client_id": "id"})
         thread = await self._find(request)
         author = self._speaker(body["author"], field="author")
-        answer = await self._port.click(thread["id"], body["message_id"], author, body["value"], body["client_id"])
+        answer = await self._port.click(thread["id"], body["message_id"], author, body["value"], body["client_id"], fields=fields)
         return web.json_response(answer)
 
     async def _timeline(self, request: web.Request) -> web.StreamResponse:

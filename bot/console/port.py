@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
 JsonObject: TypeAlias = dict[str, Any]
 
@@ -107,10 +107,10 @@ class ConsolePort(Protocol):
     async def messages(self, thread_id: str, viewer: str) -> list[JsonObject]:
         """List what `viewer` (a cast id) sees of a thread, oldest first.
 
-        `{id, seq, author: {id, name, initial, color, agent}, text, card | None, at, edited_at | None, private, version}`.
+        `{id, seq, author: {id, name, initial, color, agent}, text, card | None, at, edited_at | None, private, notice, version}`.
         `text` is the Markdown subset. `version` changes with every edit; equal id and version means nothing to redraw.
-        `card` is `channels.outbound.Card` as JSON: `{question, detail, fields: [[label, value]], evidence: [str],
-        buttons: [{label, value, style}], expires_at | None, outcome: {kind, text, at, result} | None}`.
+        `card` is `channels.cards.Card` as its `to_json` writes it; one from before there were items, forms or notes lacks those.
+        `notice` marks a remark of the system's.
         """
         ...
 
@@ -123,8 +123,12 @@ class ConsolePort(Protocol):
         """
         ...
 
-    async def click(self, thread_id: str, message_id: str, author: str, value: str, client_id: str) -> JsonObject:
-        """Click a card's button: `{status: "settled" | "already_settled" | "refused" | "pending", reason?}`.
+    async def click(
+        self, thread_id: str, message_id: str, author: str, value: str, client_id: str, *, fields: Mapping[str, str]
+    ) -> JsonObject:
+        """Click a card's button, or send a form of it: `{status, reason?}`.
+
+        `status` is "settled", "counted" (more people have to say so), "already_settled", "refused" or "pending".
 
         Raises: UnknownThread, UnknownMessage, ClientIdReused.
         """

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from bot.console.rows import OPEN, Row, RowKind, RowState, Turn, ending, render, settled
+from bot.display import within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +49,8 @@ class _Fold:
     reused_tools: frozenset[str] = frozenset()
     tools: dict[str, str] = field(default_factory=dict)
     approved: list[str] = field(default_factory=list)
+    resumed: list[str] = field(default_factory=list)
+    tasks: list[str] = field(default_factory=list)
 
     def take(self, event: JsonObject) -> None:
         """Apply one event."""
@@ -76,11 +79,14 @@ class _Fold:
                 self._request(data.get("actions") or [], at)
             case "action.result":
                 self._result(data, at)
+            case "task.started" | "action.partial":
+                self._run_apart(kind, data)
             case "message.completed":
                 self._model_done(at, "answered")
-            case "input.requested" | "authorization.required" | "turn.waiting" | "input.resolved" | "authorization.completed":
+            case _ if kind == "turn.waiting" or kind.startswith(("input.", "authorization.")):
                 self._wait(kind, data, at)
             case "step.completed":
+                self._put_off()
                 self._close(at, RowState.RECORDED)
                 self.in_step = False
             case "step.failed":
@@ -101,7 +107,7 @@ class _Fold:
         number = int(tail) + 1 if tail.isascii() and tail.isdigit() else len(self.turns) + 1
         self.turns.append(Turn(id=turn_id, started_at=at, number=number))
         self.index, self.attempt, self.in_step = -1, 1, False
-        self.tools, self.approved = {}, []
+        self.tools, self.approved, self.resumed, self.tasks = {}, [], [], []
 
     def _end_turn(self, kind: str, data: JsonObject, at: int) -> None:
         turn = self.turn
@@ -126,10 +132,10 @@ class _Fold:
         self.reused_model = bool(reused.get("model"))
         self.reused_tools = frozenset(str(call) for call in reused.get("tools") or ())
         self._keep_recorded()
-        resumed, self.approved = self.approved, []
-        for call_id in resumed:
+        self.resumed, self.approved = self.approved, []
+        for call_id in self.resumed:
             self._tool_row(call_id, at)
-        if not self.reused_model and not resumed:
+        if not self.reused_model and not self.resumed:
             self._open(RowKind.MODEL, "Model call", at)
         elif attempt > 1:
             self._run_again(at)
@@ -234,16 +240,40 @@ class _Fold:
             self.tools[call_id] = str(data["tool"])
         if data.get("reused") or call_id in self.reused_tools:
             return
-        row = self._current(RowKind.TOOL, call_id)
-        if row is None and status in {"rejected", "expired", "cancelled"}:
-            return  # never ran: the wait's row says so
+        row = self._task(call_id) or self._current(RowKind.TOOL, call_id)
+        answered = not self.in_step and call_id in self.approved
+        if answered:
+            self.approved.remove(call_id)
+        if row is None and (answered or status in {"rejected", "expired", "cancelled"}):
+            return  # the answer is the result, or it never ran: the wait's row says so
         row = row or self._tool_row(call_id, self.step_started_at if self.in_step else at)
+        if call_id in self.tasks:
+            row.notes.clear()
         row.end(at, RowState.FAILED if status == "failed" else RowState.RECORDED, _RESULTS.get(status, ""))
 
     def _close(self, at: int, state: RowState, note: str = "") -> None:
         for row in self.turn.rows:
-            if row.index == self.index and row.kind is not RowKind.WAIT:
+            if row.index == self.index and row.kind is not RowKind.WAIT and row.key not in self.tasks:
                 row.end(at, state, note)
+
+    def _task(self, call_id: str) -> Row | None:
+        """Find the call that a run of its own works for: no step of the turn's ends it."""
+        open_rows = (row for row in self.turn.rows if row.kind is RowKind.TOOL and row.key == call_id and row.state in OPEN)
+        return next(open_rows, None) if call_id in self.tasks else None
+
+    def _run_apart(self, kind: str, data: JsonObject) -> None:
+        call_id = str(data.get("call_id", ""))
+        if kind == "task.started":
+            self.tasks.append(call_id)
+        elif (row := self._task(call_id)) is not None:
+            row.notes = [str(data.get("text") or "")]
+
+    def _put_off(self) -> None:
+        """Leave approved calls that this step did not come to yet to the next one."""
+        for row in [row for row in self.turn.rows if row.index == self.index and row.state in OPEN]:
+            if row.kind is RowKind.TOOL and row.key in self.resumed and row.key not in self.tasks:
+                self.turn.rows.remove(row)
+                self.approved.append(row.key)
 
     # Waits
 
@@ -251,9 +281,11 @@ class _Fold:
         match kind:
             case "turn.waiting":
                 self._waiting()
+            case "input.escalated":
+                self._hand_on(data)
             case "input.requested" | "authorization.required":
                 self._park(data.get("requests") or [data], at, signs_in=kind.startswith("auth"))
-            case _:
+            case "input.resolved" | "authorization.completed":
                 self._resolve(data.get("resolutions") or [data], at)
 
     def _park(self, requests: list[Any], at: int, *, signs_in: bool) -> None:
@@ -261,7 +293,7 @@ class _Fold:
             action = request.get("action") or {}
             call_id = str(action.get("call_id") or request.get("call_id") or "")
             gated = self._current(RowKind.TOOL, call_id)
-            if gated is not None and gated.state in OPEN:
+            if gated is not None and gated.state in OPEN and call_id not in self.tasks:
                 self.turn.rows.remove(gated)  # it has not begun
             kind = "sign-in" if signs_in else str(request.get("kind") or "approval")
             row = self._open(RowKind.WAIT, _waiting_for(request, kind), at, key=_request_key(request))
@@ -276,6 +308,11 @@ class _Fold:
             if row.state is RowState.WAITING:
                 row.say("parked: no process, no memory")
 
+    def _hand_on(self, data: JsonObject) -> None:
+        for row in self.turn.rows:
+            if row.key == _request_key(data) and row.state is RowState.WAITING:
+                row.name = _waiting_for(data, str(data.get("kind") or "approval"))
+
     def _resolve(self, resolutions: list[Any], at: int) -> None:
         for resolution in resolutions:
             key = _request_key(resolution)
@@ -287,14 +324,14 @@ class _Fold:
                     row.end(at, RowState.RECORDED, settled(outcome, _who(resolution)))
                     row.say("held nothing meanwhile")
             call_id = self.tools.get(f"prompt:{key}")
-            if call_id and outcome in {"approved", "answered", "authorized"}:
+            if call_id and call_id not in self.tasks and outcome in {"approved", "answered", "authorized"}:
                 self.approved.append(call_id)
 
 
 def _waiting_for(request: JsonObject, kind: str) -> str:
     who = request.get("waiting_for") or request.get("who")
     if isinstance(who, str) and who:
-        return f"Waiting for {who}"
+        return f"Waiting for {within(who)}"
     words = {
         "approval": "approval",
         "question": "an answer",

@@ -6,30 +6,25 @@ Whatever is heavy is imported inside a command, as in bot/cli.py.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from durable_core.store import Store
-
-T = TypeVar("T")
+from bot.operate import apps, audits, requests
+from bot.operate.options import App, Data, Limit, RunId, with_store
 
 runs = typer.Typer(help="Runs: sessions and workflows, those that are stuck first of all.", invoke_without_command=True)
 outbox = typer.Typer(help="What is owed to people and could not be sent.", invoke_without_command=True)
-
-Data = Annotated[Path | None, typer.Option(help="Folder of a demo or dev; else MOORINGS_DATABASE_URL says where.")]
-App = Annotated[str | None, typer.Option(metavar="APP", help="The bot, as module:attribute, where it brings its own keys.")]
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="Id of a run, such as ses_….")]
-Limit = Annotated[int, typer.Option(min=1, max=10_000, help="How many at most.")]
 
 
 def add_to(commands: typer.Typer) -> None:
     """Put the commands beside the others."""
     commands.add_typer(runs, name="runs")
     commands.add_typer(outbox, name="outbox")
+    commands.add_typer(requests.prompts, name="prompts")
+    commands.add_typer(audits.audit, name="audit")
+    apps.add_to(commands)
     commands.command()(sessions)
     commands.command()(inspect)
     commands.command()(resume)
@@ -66,7 +61,7 @@ def list_runs(
         kind=kind,
         deployment=deployment,
     )
-    show.runs(_with_store(app, data, lambda store: actions.runs(store, which, limit=limit)))
+    show.runs(with_store(app, data, lambda store: actions.runs(store, which, limit=limit)))
 
 
 @runs.command("retire")
@@ -82,9 +77,9 @@ def retire_runs(
 
     if not end:
         which = actions.Wanted(status="open", deployment=deployment)
-        show.runs(_with_store(app, data, lambda store: actions.runs(store, which, limit=10_000)))
+        show.runs(with_store(app, data, lambda store: actions.runs(store, which, limit=10_000)))
         return
-    ended = _with_store(app, data, lambda store: actions.retire(store, deployment))
+    ended = with_store(app, data, lambda store: actions.retire(store, deployment))
     show.lines([*ended, f"{len(ended)} runs of {deployment} were ended."])
 
 
@@ -93,28 +88,28 @@ def sessions(*, limit: Limit = 200, app: App = None, data: Data = None) -> None:
     from bot.operate import actions, show  # noqa: PLC0415
 
     which = actions.Wanted(status="open", kind="session")
-    show.runs(_with_store(app, data, lambda store: actions.runs(store, which, limit=limit)))
+    show.runs(with_store(app, data, lambda store: actions.runs(store, which, limit=limit)))
 
 
 def inspect(run: RunId, *, app: App = None, data: Data = None) -> None:
     """Show all there is of a run, decoded: its steps, what the pending one has recorded, requests, events."""
     from bot.operate import actions, show  # noqa: PLC0415
 
-    show.inspection(_with_store(app, data, lambda store: actions.inspect(store, run)))
+    show.inspection(with_store(app, data, lambda store: actions.inspect(store, run)))
 
 
 def resume(run: RunId, *, app: App = None, data: Data = None) -> None:
     """Offer a stranded run to the code that runs, once more."""
     from bot.operate import actions, show  # noqa: PLC0415
 
-    show.lines([_with_store(app, data, lambda store: actions.resume(store, run))])
+    show.lines([with_store(app, data, lambda store: actions.resume(store, run))])
 
 
 def cancel(run: RunId, *, app: App = None, data: Data = None) -> None:
     """Stop what a run does now; a session goes on with its next message."""
     from bot.operate import actions, show  # noqa: PLC0415
 
-    show.lines([_with_store(app, data, lambda store: actions.cancel(store, run))])
+    show.lines([with_store(app, data, lambda store: actions.cancel(store, run))])
 
 
 @outbox.callback()
@@ -132,7 +127,7 @@ def list_outbox(
     from bot.operate import actions, show  # noqa: PLC0415
 
     state = "pending" if pending else "dead"
-    show.owed(_with_store(app, data, lambda store: actions.owed(store, state=state, limit=limit)))
+    show.owed(with_store(app, data, lambda store: actions.owed(store, state=state, limit=limit)))
 
 
 @outbox.command("replay")
@@ -145,16 +140,4 @@ def replay(
     """Send a dead letter again, behind what its address is owed by now."""
     from bot.operate import actions, show  # noqa: PLC0415
 
-    show.lines([_with_store(app, data, lambda store: actions.replay(store, delivery))])
-
-
-def _with_store(app: str | None, data: Path | None, act: Callable[[Store], Awaitable[T]]) -> T:
-    import asyncio  # noqa: PLC0415
-
-    from bot.operate.actions import opened  # noqa: PLC0415
-
-    async def run() -> T:
-        async with opened(data, app=app) as store:
-            return await act(store)
-
-    return asyncio.run(run())
+    show.lines([with_store(app, data, lambda store: actions.replay(store, delivery))])

@@ -14,9 +14,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bot.cards import prompt_body
 from bot.display import show as clean
 from bot.operate.actions import Inspection
+from bot.operate.asking import Request
 from durable_core.listing import OwedLine, RunLine
+from durable_core.model import AuditEntry
 
 _WIDE = 200
 """Columns where the output is no terminal: nothing is cut for want of room."""
@@ -64,6 +67,56 @@ def owed(found: Sequence[OwedLine]) -> None:
         table.add_row(
             *_cells(
                 line.delivery_id, line.run_id, line.channel, line.address, line.attempts, moment(line.at), line.last_error or ""
+            )
+        )
+    _console().print(table)
+
+
+def requests(found: Sequence[Request]) -> None:
+    """Print open requests, or that there are none."""
+    if not found:
+        lines(["No such requests."])
+        return
+    table = _table("request", "session", "kind", "asks", "waits for", "votes", "since", "until", "not delivered")
+    for one in found:
+        prompt, body = one.prompt, prompt_body(one.prompt)
+        table.add_row(
+            *_cells(
+                prompt.prompt_id,
+                one.session_id,
+                prompt.kind,
+                body.get("text", ""),
+                (prompt.asked if prompt.level else "") or body.get("waiting_for") or prompt.asked,
+                f"{len(prompt.votes)} of {prompt.quorum}" if prompt.quorum > 1 else "",
+                moment(prompt.created_at),
+                moment(prompt.expires_at),
+                one.undelivered,
+            )
+        )
+    _console().print(table)
+
+
+def audit(found: Sequence[AuditEntry]) -> None:
+    """Print entries of the audit, or that there are none."""
+    if not found:
+        lines(["No such entries."])
+        return
+    table = _table("n", "at", "what", "request", "run", "asked by", "by", "via", "where", "option", "outcome", "reason")
+    for one in found:
+        table.add_row(
+            *_cells(
+                one.n,
+                moment(one.at),
+                one.act,
+                one.prompt_id,
+                one.run_id,
+                one.requester,
+                one.principal or "",
+                one.via,
+                one.where,
+                one.option_id or "",
+                one.outcome or "",
+                one.reason or "",
             )
         )
     _console().print(table)
@@ -121,7 +174,7 @@ def _why(line: RunLine) -> str:
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column in {"run", "delivery"})
+        table.add_column(column, overflow="fold", no_wrap=column in {"run", "delivery", "request", "session"})
     return table
 
 

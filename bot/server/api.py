@@ -71,7 +71,7 @@ class SessionRoutes:
     async def create(self, request: web.Request, caller: Principal) -> web.Response:
         """POST /v1/sessions."""
         key = bodies.idempotency_key(request)
-        _query(request, set())
+        read_query(request, set())
         body = await bodies.read_object(request, bodies.CREATE, limits=self._limits)
         created = await self._sessions.create(
             caller,
@@ -87,9 +87,9 @@ class SessionRoutes:
 
     async def message(self, request: web.Request, caller: Principal) -> web.Response:
         """POST /v1/sessions/{id}/messages."""
-        session_id = _path_id(request, "session")
+        session_id = path_id(request, "session")
         key = bodies.idempotency_key(request)
-        _query(request, set())
+        read_query(request, set())
         body = await bodies.read_object(request, bodies.MESSAGE, limits=self._limits)
         accepted = await self._sessions.message(
             caller,
@@ -103,40 +103,40 @@ class SessionRoutes:
 
     async def respond(self, request: web.Request, caller: Principal) -> web.Response:
         """POST /v1/sessions/{id}/responses."""
-        session_id = _path_id(request, "session")
+        session_id = path_id(request, "session")
         key = bodies.idempotency_key(request)
-        _query(request, set())
+        read_query(request, set())
         body = await bodies.read_object(request, bodies.RESPONSES, limits=self._limits)
         answers = bodies.responses(body["responses"], limits=self._limits)
         results = await self._sessions.respond(caller, session_id, responses=answers, key=key)
-        return _json({"results": [_result(result) for result in results]}, status=202)
+        return json_answer({"results": [result_view(result) for result in results]}, status=202)
 
     async def cancel(self, request: web.Request, caller: Principal) -> web.Response:
         """POST /v1/sessions/{id}/cancel."""
-        session_id = _path_id(request, "session")
+        session_id = path_id(request, "session")
         key = bodies.idempotency_key(request)
-        _query(request, set())
+        read_query(request, set())
         body = await bodies.read_object(request, bodies.CANCEL, limits=self._limits)
         return _control(await self._sessions.cancel(caller, session_id, turn_id=bodies.short(body, "turn_id"), key=key))
 
     async def reset(self, request: web.Request, caller: Principal) -> web.Response:
         """POST /v1/sessions/{id}/reset."""
-        session_id = _path_id(request, "session")
+        session_id = path_id(request, "session")
         key = bodies.idempotency_key(request)
-        _query(request, set())
+        read_query(request, set())
         body = await bodies.read_object(request, bodies.RESET, limits=self._limits)
         return _control(await self._sessions.reset(caller, session_id, reason=bodies.short(body, "reason"), key=key))
 
     async def view(self, request: web.Request, caller: Principal) -> web.Response:
         """GET /v1/sessions/{id}."""
-        session_id = _path_id(request, "session")
-        _query(request, set())
-        return _json(await self._sessions.view(caller, session_id))
+        session_id = path_id(request, "session")
+        read_query(request, set())
+        return json_answer(await self._sessions.view(caller, session_id))
 
     async def events(self, request: web.Request, caller: Principal) -> web.StreamResponse:
         """GET /v1/sessions/{id}/events."""
-        session_id = _path_id(request, "session")
-        query = _query(request, {"start", "follow"})
+        session_id = path_id(request, "session")
+        query = read_query(request, {"start", "follow"})
         start, after = _start(request, query.get("start", "0"))
         follow = _follow(query.get("follow", "true"))
         with self._followers.place():
@@ -145,15 +145,15 @@ class SessionRoutes:
 
     async def submission(self, request: web.Request, caller: Principal) -> web.Response:
         """GET /v1/submissions/{id}; with `wait`, answers once there is an outcome or the time is over."""
-        submission_id = _path_id(request, "submission")
-        wait = self._wait(_query(request, {"wait"}).get("wait", "0"))
+        submission_id = path_id(request, "submission")
+        wait = self._wait(read_query(request, {"wait"}).get("wait", "0"))
         if wait:
             with self._followers.place():
                 try:
-                    return _json(await self._followers.wait(self._submission(caller, submission_id, wait)))
+                    return json_answer(await self._followers.wait(self._submission(caller, submission_id, wait)))
                 except Stopped:
                     pass
-        return _json(await self._submission(caller, submission_id, 0.0))
+        return json_answer(await self._submission(caller, submission_id, 0.0))
 
     async def _submission(self, caller: Principal, submission_id: str, wait: float) -> JsonObject:
         return await self._sessions.submission(caller, submission_id, wait=wait)
@@ -161,11 +161,11 @@ class SessionRoutes:
     def _wait(self, text: str) -> float:
         wait = float(text) if _WAIT.fullmatch(text) else math.inf
         if wait > self._limits.wait:
-            raise _bad_query(f"wait has to be a number of seconds from 0 to {self._limits.wait:g}.")
+            raise bad_query(f"wait has to be a number of seconds from 0 to {self._limits.wait:g}.")
         return wait
 
 
-def _path_id(request: web.Request, what: str) -> str:
+def path_id(request: web.Request, what: str) -> str:
     """Return the id in the path; one that can't be an id is unknown like any other."""
     value = request.match_info[f"{what}_id"]
     if not _ID.fullmatch(value):
@@ -173,14 +173,14 @@ def _path_id(request: web.Request, what: str) -> str:
     return value
 
 
-def _query(request: web.Request, known: AbstractSet[str]) -> dict[str, str]:
+def read_query(request: web.Request, known: AbstractSet[str]) -> dict[str, str]:
     """Return the query if each parameter is known and comes once."""
     found: dict[str, str] = {}
     for name, value in request.query.items():
         if name not in known or name in found:
             shown = orjson.dumps(name[:40].encode("utf-8", "replace").decode()).decode()
             fault = "comes twice" if name in found else "is not known here"
-            raise _bad_query(f"The query parameter {shown} {fault}. Known: {', '.join(sorted(known)) or 'none'}.")
+            raise bad_query(f"The query parameter {shown} {fault}. Known: {', '.join(sorted(known)) or 'none'}.")
         found[name] = value
     return found
 
@@ -198,21 +198,23 @@ def _start(request: web.Request, text: str) -> tuple[int, str | None]:
             raise Problem(400, "bad_request", "Last-Event-ID has to be the id of an event of this stream.")
         return int(seen) + 1, None
     if not _START.fullmatch(text):
-        raise _bad_query("start has to be an integer: an index from 0, or negative to count from the tail.")
+        raise bad_query("start has to be an integer: an index from 0, or negative to count from the tail.")
     return int(text), None
 
 
 def _follow(text: str) -> bool:
     if text not in {"true", "false"}:
-        raise _bad_query("follow has to be true or false.")
+        raise bad_query("follow has to be true or false.")
     return text == "true"
 
 
-def _bad_query(message: str) -> Problem:
+def bad_query(message: str) -> Problem:
+    """Refuse a query; the message says what would do."""
     return Problem(400, "invalid_query", message)
 
 
-def _result(result: ResponseResult) -> JsonObject:
+def result_view(result: ResponseResult) -> JsonObject:
+    """Show what came of an answer."""
     shown: JsonObject = {
         "request_id": result.request_id,
         "submission_id": result.submission_id,
@@ -223,12 +225,13 @@ def _result(result: ResponseResult) -> JsonObject:
 
 def _control(status: ControlStatus) -> web.Response:
     nothing_to_do = status in {ControlStatus.NO_ACTIVE_TURN, ControlStatus.NO_ACTIVE_SESSION}
-    return _json({"status": status}, status=200 if nothing_to_do else 202)
+    return json_answer({"status": status}, status=200 if nothing_to_do else 202)
 
 
 def _accepted(answer: JsonObject, *, deduplicated: bool) -> web.Response:
-    return _json(answer | ({"deduplicated": True} if deduplicated else {}), status=202)
+    return json_answer(answer | ({"deduplicated": True} if deduplicated else {}), status=202)
 
 
-def _json(value: JsonObject, *, status: int = 200) -> web.Response:
+def json_answer(value: JsonObject, *, status: int = 200) -> web.Response:
+    """Answer with JSON."""
     return web.Response(body=orjson.dumps(value), status=status, content_type="application/json")

@@ -14,12 +14,14 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 from aiohttp.typedefs import Middleware
 
+from bot.server import openapi
 from bot.server.api import SessionRoutes
 from bot.server.auth import Authenticator
 from bot.server.channels import ChannelRoutes
 from bot.server.errors import error_response, internal, known, new_error_id, of_http
 from bot.server.health import HealthRoutes
 from bot.server.limits import Limits
+from bot.server.prompts import PromptRoutes
 from bot.session_api import RunningApp
 from bot.settings import ApiToken
 
@@ -40,9 +42,12 @@ def build_app(
     bounds = limits or Limits()
     app = web.Application(middlewares=[boundary, *guards], client_max_size=bounds.body)
     health = HealthRoutes(running)
-    sessions = SessionRoutes(running.sessions, auth=Authenticator(tokens), limits=bounds)
+    auth = Authenticator(tokens)
+    sessions = SessionRoutes(running.sessions, auth=auth, limits=bounds)
     app.add_routes(health.routes())
     app.add_routes(sessions.routes())
+    app.add_routes(PromptRoutes(running.prompts, auth=auth, limits=bounds).routes())
+    app.router.add_get("/openapi.json", openapi.serve)
     app.add_routes(ChannelRoutes(running, limits=bounds).routes())
     app.on_response_prepare.append(_harden)
     app.on_shutdown.append(health.stop)

@@ -14,7 +14,7 @@ from aiohttp import web
 from bot.console.security import refusal
 from bot.errors import Problem
 from bot.principal import Principal
-from bot.settings import ApiToken
+from bot.settings import SCOPES, ApiToken
 from channels.events import Standing
 
 _NO_TOKENS = (
@@ -34,12 +34,17 @@ class Authenticator:
 
         Raises: Problem (401 without a good token, 403 without the scope or from elsewhere on a server without tokens).
         """
-        if not self._tokens:
-            return _local(request)
-        token = self._token(_bearer(request))
-        if scope not in token.scopes:
+        principal, scopes = self.granted(request)
+        if scope not in scopes:
             raise Problem(403, "missing_scope", f"This token doesn't have the scope `{scope}`. Use one that has.")
-        return _principal(token.principal)
+        return principal
+
+    def granted(self, request: web.Request) -> tuple[Principal, frozenset[str]]:
+        """Return who calls and what they may do; without tokens no more than sessions. Raises: Problem (401, 403)."""
+        if not self._tokens:
+            return _local(request), SCOPES
+        token = self._token(_bearer(request))
+        return _principal(token.principal), token.scopes
 
     def _token(self, presented: str) -> ApiToken:
         """Find the token in a time that doesn't depend on which it is, nor on how much of it is right."""

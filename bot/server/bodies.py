@@ -41,7 +41,14 @@ class Field:
 CREATE = {"message": Field("message"), "agent": Field("string"), "metadata": Field("object")}
 MESSAGE = {"message": Field("message", required=True), "turn_policy": Field("string")}
 RESPONSES = {"responses": Field("list", required=True)}
-RESPONSE = {"request_id": Field("string", required=True), "option_id": Field("string"), "text": Field("string")}
+RESPONSE = {
+    "request_id": Field("string", required=True),
+    "option_id": Field("string"),
+    "text": Field("string"),
+    "note": Field("string"),
+    "edits": Field("object"),
+}
+OVERRIDE = {"option_id": Field("string", required=True), "reason": Field("string", required=True), "note": Field("string")}
 PART = {"type": Field("string", required=True), "text": Field("string", required=True)}
 CANCEL = {"turn_id": Field("string")}
 RESET = {"reason": Field("string")}
@@ -173,17 +180,52 @@ def responses(value: list[Any], *, limits: Limits) -> list[Response]:
     for index, item in enumerate(value):
         where = f"body.responses[{index}]"
         fields = check_fields(item, RESPONSE, where=where)
-        text = fields.get("text") if str(fields.get("text") or "").strip() else None
+        text, note = filled(fields, "text", where=where, limits=limits), filled(fields, "note", where=where, limits=limits)
         option_id = short(fields, "option_id", where=where)
         if option_id is None and text is None:
             raise _invalid(f"{where} needs option_id, text, or both.")
-        if text is not None:
-            _check_size(f"{where}.text", text, limits.response_text)
+        if note is not None and (option_id is None or text is not None):
+            raise _invalid(f"{where}.note goes with an option_id, without text. Send it as text, or leave one of them out.")
         request_id = short(fields, "request_id", where=where) or ""
         if any(request_id == other.request_id for other in found):
             raise _invalid(f"{where}.request_id came before in the same call. Answer each request once.")
-        found.append(Response(request_id, option_id=option_id, text=text))
+        edits = _edits(fields, where=where, limits=limits)
+        found.append(Response(request_id, option_id=option_id, text=text, note=note, edits=edits))
     return found
+
+
+def filled(fields: Mapping[str, Any], name: str, *, where: str = "body", limits: Limits) -> str | None:
+    """Return a text that somebody wrote; one of blanks alone is none.
+
+    Raises: Problem (413).
+    """
+    text: str | None = fields.get(name)
+    if text is None or not text.strip():
+        return None
+    _check_size(f"{where}.{name}", text, limits.response_text)
+    return text
+
+
+def reason(fields: Mapping[str, Any], *, limits: Limits) -> str:
+    """Return why somebody overrides.
+
+    Raises: Problem (400).
+    """
+    text = str(fields["reason"]).strip()
+    if not 1 <= len(text) <= limits.reason:
+        raise _invalid(f"body.reason has to be 1 to {limits.reason} characters.")
+    return text
+
+
+def _edits(fields: Mapping[str, Any], *, where: str, limits: Limits) -> JsonObject | None:
+    value: JsonObject | None = fields.get("edits")
+    if value is None:
+        return None
+    if not 1 <= len(value) <= limits.edits:
+        raise _invalid(f"{where}.edits has to name 1 to {limits.edits} arguments.")
+    if len(orjson.dumps(value)) > limits.response_text:
+        raise Problem(413, "too_large", f"{where}.edits is over {limits.response_text} bytes of JSON. Send less.")
+    return value
 
 
 def short(fields: Mapping[str, Any], name: str, *, where: str = "body") -> str | None:

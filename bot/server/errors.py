@@ -17,6 +17,7 @@ from durable_core.errors import (
     Conflict,
     ContentGone,
     DurableError,
+    FileMoved,
     KeyMissing,
     KeyWrong,
     NotFound,
@@ -109,7 +110,7 @@ def _durable(error: DurableError) -> Problem | None:
             return Problem(413, "too_large", f"This is larger than can be kept ({error.limit} bytes). Send less.")
         case BadEventId():
             return Problem(400, "bad_request", "Last-Event-ID has to be the id of an event of this stream.")
-        case Unavailable():
+        case Unavailable() | FileMoved():
             return Problem(503, "unavailable", "The database doesn't answer right now. Send the same again.", retryable=True)
         case KeyMissing() | KeyWrong():
             held = "What this session holds can't be read here until its encryption key is put back; nothing of it is lost."

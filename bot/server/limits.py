@@ -21,6 +21,10 @@ class Limits:
     response_text: int = 16 * KIB
     metadata: int = 16 * KIB
     responses: int = 64
+    edits: int = 20
+    reason: int = 500
+    """In characters."""
+    page: int = 500
     parts: int = 64
     wait: float = 60.0
     heartbeat: float = 10.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
@@ -18,6 +18,7 @@ from bot.history import Call, ResultItem, ResultStatus, Trust, to_json
 from bot.principal import Principal
 from bot.session.batch import Batch, Grace, Reconsider, side_by_side
 from bot.session.commits import event_draft
+from bot.session.edits import run_call, told, told_again, voided
 from bot.session.gates import Gates
 from bot.session.live import LiveSession
 from bot.session.progress import PROGRESS_SECONDS, Progress
@@ -95,14 +96,15 @@ class CallRunner:
         return batch
 
     async def _one(self, session: LiveSession, turn: Turn, due: Due, batch: Batch) -> None:
-        call = due.call
+        call = due.call if due.waited is None else run_call(due.waited)
+        due = replace(due, call=call)
         known = session.result(call.call_id)
         if known is not None:
             batch.results[call.call_id] = known
             return
         tool = self.tools.get(call.tool)
         if tool is None:
-            await self._record(session, turn, call, _unavailable(call), batch)
+            await self._record(session, turn, call, _unavailable(due), batch)
             return
         begun = due.begun + session.begun(call.call_id, recorded=tool.effect is Effect.WRITE)
         if session.started(call.call_id):
@@ -110,13 +112,20 @@ class CallRunner:
                 await self._cut_off(session, turn, due, tool, batch, begun=begun)
                 return
         else:
-            reason = await self.denied() if due.consent is not None else None
-            if reason is not None:
-                await self._record(session, turn, call, _denied(due, turn, reason), batch)
+            shut = await self.barred(turn, due, tool)
+            if shut is not None:
+                await self._record(session, turn, call, shut, batch)
                 return
             if tool.effect is Effect.WRITE:
                 await self._start(session, call)
         await self._body(session, turn, due, tool, batch, attempt=begun + 1)
+
+    async def barred(self, turn: Turn, due: Due, tool: Tool) -> ResultItem | None:
+        """Close an approved call that may not begin: its requester may not use the bot any more, or it has changed."""
+        reason = await self.denied() if due.consent is not None else None
+        if reason is not None:
+            return _denied(due, turn, reason)
+        return voided(tool, due.waited) if due.waited is not None else None
 
     async def _body(self, session: LiveSession, turn: Turn, due: Due, tool: Tool, batch: Batch, *, attempt: int) -> None:
         call = due.call
@@ -133,7 +142,12 @@ class CallRunner:
             raise
         finally:
             progress.close()
-        item = ResultItem(call.call_id, call.tool, status=outcome.status, content=outcome.content, origin=f"tool:{call.tool}")
+        content = tool.scrubbed(outcome.content, call.arguments)
+        if due.waited is not None and due.consent is not None and due.consent.edits:
+            content = told(content, due.waited.call, due.consent)
+        elif due.again:
+            content = told_again(content, session.history, call)
+        item = ResultItem(call.call_id, call.tool, status=outcome.status, content=content, origin=f"tool:{call.tool}")
         await self._record(session, turn, call, item, batch)
         hit("tool.after_record")
 
@@ -216,7 +230,7 @@ class CallRunner:
         consent = due.consent
         if consent is not None:
             responder = Principal(consent.principal, consent.name, Standing.UNKNOWN)
-            record = ApprovalRecord(responder, consent.note, consent.at)
+            record = ApprovalRecord(responder, consent.note, consent.at, edited=tuple(consent.edits or ()))
         claimer = Claimer(
             store=self.store,
             run_id=session.run_id,
@@ -248,8 +262,11 @@ def _result_event(session: LiveSession, turn: Turn, call: Call, item: ResultItem
     return Draft(type="action.result", data=data, refs=(("result", f"record:{session.step_no}:result:{call.call_id}#/content"),))
 
 
-def _unavailable(call: Call) -> ResultItem:
+def _unavailable(due: Due) -> ResultItem:
+    call = due.call
     text = f"The tool {call.tool!r} is no longer offered. The call did not run."
+    if due.consent is not None:
+        text = f"{due.consent.name} approved this call, but {text[0].lower()}{text[1:]}"
     return ResultItem(call.call_id, call.tool, status=ResultStatus.FAILED, content=text, origin="framework", trust=Trust.SYSTEM)
 
 

@@ -15,13 +15,16 @@ from bot.history import to_json
 from bot.participants import join_session
 from bot.session.fitting import without_largest
 from bot.session.live import Judge, LiveSession
+from bot.turn.actions import Rest
 from bot.turn.change import Change, Draft, Post
-from bot.turn.decide import Rest, decide
+from bot.turn.decide import decide
 from bot.turn.state import Limits, Turn, state_to_json
+from bot.turn.view import OpenPrompt, moved, open_prompt
 from durable_core import codec
 from durable_core.errors import TooLarge
 from durable_core.failpoints import hit
 from durable_core.ids import new_id
+from durable_core.internal import child_cancel
 from durable_core.model import (
     CommandKind,
     Committed,
@@ -95,12 +98,29 @@ def _after(session: LiveSession, change: Change, limits: Limits) -> Rest | None:
     gone = set(change.consumed)
     probe = LiveSession(held=session.held, history=[], state=change.state, step_no=session.step_no + 1, now=session.now)
     probe.inbox = {seq: entry for seq, entry in session.inbox.items() if seq not in gone}
-    settled = {prompt_id for prompt_id, _ in change.settle}
-    probe.expiries = {prompt: at for prompt, at in session.expiries.items() if prompt not in settled}
-    probe.expiries.update({prompt.prompt_id: prompt.expires_at for prompt in change.prompts})
+    probe.open = _open_after(session, change)
     probe.asked_after = {**session.asked_after, **{prompt.prompt_id: session.seen for prompt in change.prompts}}
     action = decide(probe.view(limits))
     return action if isinstance(action, Rest) and not probe.unjudged else None
+
+
+def _open_after(session: LiveSession, change: Change) -> dict[str, OpenPrompt]:
+    """The prompts that are open once a change is made."""
+    settled = {prompt_id for prompt_id, _ in change.settle}
+    found = {prompt_id: prompt for prompt_id, prompt in session.open.items() if prompt_id not in settled}
+    for prompt in change.prompts:
+        found[prompt.prompt_id] = open_prompt(
+            prompt.body,
+            expires_at=prompt.expires_at,
+            remind_at=prompt.remind_at,
+            policy=prompt.policy,
+            answerers=prompt.answerers,
+            asked=prompt.asked,
+        )
+    for update in change.updates:
+        if update.prompt_id in found:
+            found[update.prompt_id] = moved(found[update.prompt_id], update)
+    return found
 
 
 def _step_commit(session: LiveSession, change: Change, before: Turn | None, rest: Rest | None, move: Move | None) -> StepCommit:
@@ -140,19 +160,29 @@ def _step_commit(session: LiveSession, change: Change, before: Turn | None, rest
             for ended in change.outcomes
         ),
         events=tuple(event_draft(draft) for draft in change.events),
-        outbox=tuple(draft for post in change.posts if (draft := _outbox(post, turn)) is not None),
+        outbox=(
+            *(draft for post in change.posts if (draft := _outbox(post, turn)) is not None),
+            *(child_cancel(run_id) for run_id in change.cancels),
+        ),
+        starts=change.starts,
         prompts=tuple(
             PromptDraft(
                 prompt_id=prompt.prompt_id,
                 kind=prompt.purpose.value,
-                call_id=prompt.call.call_id,
+                call_id=prompt.call.call_id or None,
                 body=codec.encode(prompt.body, limit=codec.MOST),
                 requester=turn.requester.id if turn is not None else "",
                 policy=prompt.policy,
                 expires_at=prompt.expires_at,
+                quorum=prompt.quorum,
+                answerers=prompt.answerers,
+                asked=prompt.asked or str(prompt.body.get("waiting_for", "")),
+                remind_at=prompt.remind_at,
+                group=prompt.group,
             )
             for prompt in change.prompts
         ),
+        updates=change.updates,
         settle=tuple(PromptSettlement(prompt_id=prompt_id, outcome=outcome) for prompt_id, outcome in change.settle),
         move=move,
         phase=change.phase,
@@ -194,7 +224,5 @@ def _take_over(session: LiveSession, change: Change, committed: Committed) -> No
     session.unstarted = set()
     for seq in change.consumed:
         session.inbox.pop(seq, None)
-    for prompt_id, _ in change.settle:
-        session.expiries.pop(prompt_id, None)
-    session.expiries.update({prompt.prompt_id: prompt.expires_at for prompt in change.prompts})
+    session.open = _open_after(session, change)
     session.asked_after.update({prompt.prompt_id: committed.signals.inbox_seq for prompt in change.prompts})

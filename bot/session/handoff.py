@@ -13,8 +13,8 @@ from bot import formats
 from bot.formats import Kind
 from bot.history import NoteItem, Trust
 from bot.turn import changes
+from bot.turn.actions import Open
 from bot.turn.change import Change
-from bot.turn.decide import Open
 from durable_core.errors import ContentGone, NotFound
 from durable_core.model import Move, Step
 

@@ -20,6 +20,7 @@ from bot.people import LOOK_UP_BUDGET_MS, LookUpFailed
 from bot.turn.state import (
     Cancel,
     Consent,
+    FromChild,
     Input,
     Limits,
     Message,
@@ -27,10 +28,12 @@ from bot.turn.state import (
     Response,
     State,
     Turn,
-    View,
+    Undelivered,
     body_from_json,
     state_from_json,
 )
+from bot.turn.view import Answering, OpenPrompt, View, open_prompt
+from bot.undelivered import undelivered_card
 from durable_core.model import MAX_CHARGED, Claim, Command, CommandKind, Prompt, PromptOutcome, Record, RecordKind
 from durable_core.store import Store
 from durable_core.worker import Held
@@ -50,6 +53,8 @@ Judge = Callable[[MessageBody, bool], Awaitable[Judged]]
 """Finds out who wrote a message and whether they may; the flag says that a turn is running."""
 
 REPLY_KEY = "reply"
+ANSWER_KEY = "answer"
+"""The record of a message that was taken for an answer."""
 UNKNOWN_AUTHOR = "This bot could not find out whether you may use it here. Try again later."
 
 
@@ -63,7 +68,8 @@ class LiveSession:
     step_no: int
     inbox: dict[int, Input] = field(default_factory=dict)
     seen: int = 0
-    expiries: dict[str, int | None] = field(default_factory=dict)
+    open: dict[str, OpenPrompt] = field(default_factory=dict)
+    answered: dict[str, OpenPrompt] = field(default_factory=dict)
     asked_after: dict[str, int] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
     unstarted: set[str] = field(default_factory=set)
@@ -98,11 +104,13 @@ class LiveSession:
         return View(
             state=self.state,
             inbox=tuple(self.inbox[seq] for seq in sorted(self.inbox)),
-            expiries=self.expiries,
+            open=self.open,
+            answered=self.answered,
             asked_after=self.asked_after,
             now=self.now,
             exhausted=exhausted,
             replied=REPLY_KEY in self.records,
+            answering=self.answering(),
             begun=bool(self.records) or self.announced or self.attempt > 1,
             deadline_at=self.held.claim.deadline_at,
             retry_at=self.retry_at,
@@ -110,6 +118,14 @@ class LiveSession:
         )
 
     # ── records of the pending step ──
+
+    def answering(self) -> Answering | None:
+        """The message that the pending step has taken for an answer."""
+        record = self.records.get(ANSWER_KEY)
+        if record is None:
+            return None
+        body = formats.read(Kind.RECORD, record.body, run_id=self.run_id)
+        return Answering(seq=int(body["seq"]), prompt_id=str(body["prompt_id"]), option_id=str(body["option_id"]))
 
     def reply(self) -> ModelReply | None:
         """The model reply that the pending step has recorded."""
@@ -150,7 +166,8 @@ class LiveSession:
         self.now = claim.now
         self.retry_at = claim.retry_at
         self.records = {record.key: record for record in claim.records}
-        self.expiries = {prompt.prompt_id: prompt.expires_at for prompt in claim.prompts if prompt.outcome is None}
+        self.open = {prompt.prompt_id: _open(prompt, self.run_id) for prompt in claim.prompts if prompt.outcome is None}
+        self.answered = {prompt.prompt_id: _open(prompt, self.run_id) for prompt in claim.prompts if prompt.outcome is not None}
         self.asked_after = {prompt.prompt_id: prompt.created_seq for prompt in claim.prompts}
         prompts = {prompt.prompt_id: prompt for prompt in claim.prompts}
         await self.take_commands(claim.commands, prompts, judge, turn=self.state.turn)
@@ -203,14 +220,29 @@ def _input(command: Command, prompts: dict[str, Prompt], run_id: str) -> Input:
         return Message(seq=command.seq, submission_id=command.submission_id, body=body_from_json(body), at=command.at)
     if command.kind is CommandKind.CANCEL:
         return Cancel(seq=command.seq, submission_id=command.submission_id, turn_id=body.get("turn_id"))
+    if command.kind is CommandKind.SIGNAL and body.get("run_id"):
+        return FromChild(
+            seq=command.seq,
+            submission_id=command.submission_id,
+            run_id=str(body["run_id"]),
+            call_id=str(body.get("call_id") or body.get("op") or ""),
+            kind=str(body["kind"]),
+            told=body,
+        )
+    if command.kind is CommandKind.SIGNAL:
+        delivery_id, error = undelivered_card(body)
+        return Undelivered(seq=command.seq, submission_id=command.submission_id, delivery_id=delivery_id, error=error)
     prompt = prompts.get(str(body["prompt_id"]))
     words = prompt.note if prompt is not None else None
-    note = formats.read(Kind.NOTE, words, run_id=run_id).get("text", "") if words is not None else ""
+    note = formats.read(Kind.NOTE, words, run_id=run_id) if words is not None else {}
     consent = Consent(
         principal=(prompt.settled_by if prompt else None) or command.principal,
         name=(prompt.settled_name if prompt else None) or command.principal,
         at=(prompt.settled_at if prompt else None) or command.at,
-        note=str(note),
+        note=str(note.get("text", "")),
+        edits=note.get("edits"),
+        # forgotten between the look and the vote: what they had changed is not known any more, and the yes fits nothing
+        binding="forgotten" if note.get("forgotten") else str(note.get("binding", "")),
     )
     return Response(
         seq=command.seq,
@@ -218,6 +250,19 @@ def _input(command: Command, prompts: dict[str, Prompt], run_id: str) -> Input:
         prompt_id=str(body["prompt_id"]),
         outcome=PromptOutcome(body["outcome"]),
         consent=consent,
+        label=_open(prompt, run_id).label(str(body.get("option_id") or "")) if prompt is not None else "",
+    )
+
+
+def _open(prompt: Prompt, run_id: str) -> OpenPrompt:
+    return open_prompt(
+        formats.read(Kind.PROMPT, prompt.body, run_id=run_id),
+        expires_at=prompt.expires_at,
+        remind_at=prompt.remind_at,
+        policy=prompt.policy,
+        answerers=prompt.answerers,
+        asked=prompt.asked,
+        level=prompt.level,
     )
 
 

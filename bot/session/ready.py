@@ -31,6 +31,6 @@ def ready(agent: Agent, *, model: str | Model | None = None) -> ReadyAgent:
         name=agent.name,
         model=open_model(model if model is not None else agent.model),
         instructions=agent.instructions,
-        tools={tool.name: tool for tool in agent.tools},
-        specs=tuple(tool.spec for tool in agent.tools),
+        tools={tool.name: tool for tool in agent.gated},
+        specs=tuple(tool.spec for tool in agent.offered),
     )

@@ -11,35 +11,61 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pydantic import JsonValue
-
 from bot.access import AccessPolicy, Action, Deny, members_only
 from bot.access import decide as decide_access
+from bot.answers import Answers
+from bot.deciding import Deciding
 from bot.edge import Threads, being_cancelled
 from bot.errors import ModelFailed
+from bot.flows.begin import Beginning
 from bot.history import ResultItem
-from bot.model import ModelReply, ModelRequest, reply_to_json
+from bot.model import ModelReply, ModelRequest
 from bot.people import LOOK_UP_BUDGET_MS, LookUpFailed, People
 from bot.principal import Principal
+from bot.session.attempts import announce, begun, charge, keep_reply
 from bot.session.batch import Batch, Grace, Reconsider
 from bot.session.calls import AccessUnknown, CallRunner, Due, unasked
-from bot.session.commits import commit, event_draft
-from bot.session.gates import Ask, Gates, Refused
+from bot.session.commits import commit
+from bot.session.gates import Gates
 from bot.session.handoff import Deploy, opening
-from bot.session.live import REPLY_KEY, UNKNOWN_AUTHOR, Judged, LiveSession, WarmHistories
+from bot.session.live import UNKNOWN_AUTHOR, Judged, LiveSession, WarmHistories
+from bot.session.parting import asked_limit, mint, part, placed
 from bot.session.ready import ReadyAgent
+from bot.session.releasing import Starter
 from bot.session.replies import calls_of
 from bot.session.thinking import Patience, ask_model
-from bot.turn import changes
-from bot.turn.change import Begun, Change, Draft, NewPrompt
-from bot.turn.decide import Dismiss, End, Fail, Open, Refuse, Resolve, Rest, Stop, Think, decide, interrupts, steering_of
+from bot.session.typed import give
+from bot.session.verdicts import Verdicts
+from bot.turn import changes, children, waits
+from bot.turn.actions import (
+    Answer,
+    AskLimit,
+    Dismiss,
+    End,
+    Ending,
+    Escalate,
+    Fail,
+    Interrupt,
+    Open,
+    Refuse,
+    Relay,
+    Remind,
+    Reroute,
+    Resolve,
+    Rest,
+    Stop,
+    Tell,
+    Think,
+    Waiting,
+)
+from bot.turn.change import NO_FLOWS, Begun, Change
+from bot.turn.decide import decide, interrupts, steering_of
 from bot.turn.state import Limits, MessageBody, Turn
 from channels.events import Place
-from durable_core import codec
 from durable_core.errors import LeaseLost, PromptTaken, Redacted, Stranded
 from durable_core.failpoints import hit
 from durable_core.ids import new_id
-from durable_core.model import MAX_CHARGED, Move, Record, RecordKind
+from durable_core.model import MAX_CHARGED, AnswerPolicy, Move
 from durable_core.retry import RetryPolicy
 from durable_core.store import Store
 from durable_core.worker import Held
@@ -58,6 +84,8 @@ class SessionRunner:
     agents: Mapping[str, ReadyAgent]
     deps: object
     warm: WarmHistories
+    answers: Answers
+    """Takes what was typed as an answer."""
     access: AccessPolicy = members_only
     limits: Limits = field(default_factory=Limits)
     patience: Patience = field(default_factory=Patience)
@@ -70,6 +98,8 @@ class SessionRunner:
     access_seconds: float = ACCESS_SECONDS
     people: People = field(default_factory=People)
     deploy: Deploy = field(default_factory=Deploy)
+    keep_ms: int | None = None
+    """How long the content of workflow runs is kept."""
 
     async def advance(self, held: Held) -> None:
         """Advance a claimed session until it is given back."""
@@ -149,16 +179,42 @@ class SessionRunner:
                     raise RuntimeError(f"{type(action).__name__} without a turn")
                 return await self._in_turn(session, session.state.turn, action)
 
-    async def _in_turn(self, session: LiveSession, turn: Turn, action: Think | Resolve | Stop | Fail) -> bool:
+    async def _in_turn(self, session: LiveSession, turn: Turn, action: Think | AskLimit | Resolve | Ending | Waiting) -> bool:
         match action:
             case Think():
                 return await self._think(session, turn)
             case Resolve():
                 return await self._resolve(session, turn, action)
-            case Stop():
-                return await self._commit(session, changes.stopped(session.state, turn, action, self._begun(session, turn)))
             case Fail():
                 return await self._fail(session, turn, action)
+            case Stop():
+                return await self._commit(session, changes.stopped(session.state, turn, action, begun(session, turn)))
+            case _:
+                return await self._commit(session, await self._wait(session, turn, action))
+
+    async def _wait(self, session: LiveSession, turn: Turn, action: AskLimit | Waiting) -> Change:
+        """Do what a turn does that waits, or begins to."""
+        match action:
+            case AskLimit():
+                prompt = asked_limit(turn, action, self.limits, now=session.now)
+                return waits.limited(session.state, turn, prompt)
+            case Answer():
+                detail = await give(self.store, self.answers, session, action)
+                await session.take_in(await self.store.refresh(session.run_id, session.epoch), self.judge)
+                return waits.answered(session.state, turn, action, detail)
+            case Remind():
+                return waits.reminded(session.state, turn, action, session.open)
+            case Escalate():
+                return waits.escalated(session.state, turn, action, session.open, now=session.now, mint=mint)
+            case Reroute():
+                log.warning("%s: a card can't be delivered (%s); fallback: %s", session.run_id, action.signal.error, action.to)
+                return waits.rerouted(session.state, turn, action, mint=mint)
+            case Tell():
+                return waits.told(session.state, turn, action)
+            case Relay():
+                return children.relayed(session.state, turn, action)
+            case Interrupt():
+                return children.interrupted(session.state, turn, action, now=session.now)
 
     async def _rest(self, session: LiveSession, timer_at: int | None) -> bool:
         """Give the session back. Where a message waits for a failed look-up of its author, that is what is tried again."""
@@ -185,33 +241,37 @@ class SessionRunner:
     async def _think(self, session: LiveSession, turn: Turn) -> bool:
         agent = self.agents[session.held.claim.name]
         reply = session.reply()
-        await self._announce(session, turn, reused=reply is not None)
+        await announce(self.store, session, turn, reused=reply is not None)
         if reply is None:
             try:
                 reply = await self._ask(session, turn, agent)
             except ModelFailed as error:
                 return await self._model_failed(session, turn, error)
         calls = calls_of(turn, reply)
-        gates = self._gates(agent)
-        now, results, asks = [], {}, []
-        for call in calls:
-            gate = await gates.check(call, turn, session.history, session.now)
-            if isinstance(gate, Ask):
-                asks.append(gate.prompt)
-            elif isinstance(gate, Refused):
-                results[call.call_id] = gate.result
-            else:
-                now.append(Due(call))
-        batch = await self._runner(agent, session, turn).run(session, turn, now) if now else Batch()
-        prompts: list[NewPrompt] = [*asks, *batch.again]
+        policy = AnswerPolicy.REQUESTER if self.access is members_only else AnswerPolicy.FUNCTION
+        parted = await part(self._gates(agent, session), session, turn, calls, policy=policy)
+        results = parted.results
+        batch = await self._runner(agent, session, turn).run(session, turn, parted.now) if parted.now else Batch()
+        prompts = (*parted.asks, *batch.again)
         if prompts and await self._wrote_on(session, turn):
             results.update({prompt.call.call_id: unasked(prompt) for prompt in prompts})
-            prompts = []
+            prompts = ()
+        begins = Starter(tools=agent.tools, keep_ms=self.keep_ms).start(session, turn, parted.flows)
+        results.update(begins.results)
         refused = frozenset(results)
         results.update(batch.results)
-        ordered = [results[call.call_id] for call in calls if call.call_id in results]
         change = changes.thought(
-            session.state, turn, reply, n=session.step_no, calls=calls, results=ordered, prompts=prompts, refused=refused
+            session.state,
+            turn,
+            reply,
+            n=session.step_no,
+            calls=calls,
+            results=[results[call.call_id] for call in calls if call.call_id in results],
+            prompts=placed(turn, prompts, now=session.now),
+            asleep=parted.asleep,
+            flows=begins.flows,
+            refused=refused,
+            silent=parted.silent,
         )
         return await self._commit(session, change)
 
@@ -238,52 +298,14 @@ class SessionRunner:
         )
         hit("model.after_reply")
         if reply.calls:
-            await self._record_reply(session, turn, reply)
+            await keep_reply(self.store, session, turn, reply, agent.tools)
         return reply
-
-    async def _record_reply(self, session: LiveSession, turn: Turn, reply: ModelReply) -> None:
-        """Keep a paid reply before any tool starts; a reply without calls is kept by the step's own commit."""
-        calls = calls_of(turn, reply)
-        actions: list[JsonValue] = [{"call_id": call.call_id, "tool": call.tool, "input": call.arguments} for call in calls]
-        body = codec.encode({"reply": reply_to_json(reply), "actions": actions}, limit=codec.MOST)
-        data: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": session.state.sequence}
-        event = Draft(type="actions.requested", data=data, refs=(("actions", f"record:{session.step_no}:{REPLY_KEY}#/actions"),))
-        input_hash = f"{len(session.history)}"
-        await self.store.record(
-            session.run_id,
-            session.epoch,
-            step_n=session.step_no,
-            key=REPLY_KEY,
-            kind=RecordKind.REPLY,
-            input_hash=input_hash,
-            body=body,
-            events=(event_draft(event),),
-        )
-        session.records[REPLY_KEY] = Record(
-            key=REPLY_KEY, kind=RecordKind.REPLY, input_hash=input_hash, body=body, attempt=session.attempt, at=session.now
-        )
 
     async def _model_failed(self, session: LiveSession, turn: Turn, error: ModelFailed) -> bool:
         """Try again later, or end the turn; a wait holds no worker."""
-        charged = session.charged + 1
-        if not error.retryable or charged >= MAX_CHARGED:
+        if not error.retryable or session.charged + 1 >= MAX_CHARGED:
             return await self._fail(session, turn, Fail(code=error.code, message=error.message))
-        retry_at = await self.store.now() + self.retry.delay_ms(charged, retry_after=error.retry_after)
-        data: dict[str, JsonValue] = {
-            "turn_id": turn.turn_id,
-            "step_index": turn.step_index,
-            "code": error.code,
-            "message": error.message,
-            "retry_at": retry_at,
-        }
-        await self.store.charge(
-            session.run_id,
-            session.epoch,
-            error=f"{error.code}: {error.message}",
-            retry_at=retry_at,
-            seen=session.seen,
-            events=(event_draft(Draft(type="step.failed", data=data)),),
-        )
+        await charge(self.store, session, turn, error, retry=self.retry)
         return True
 
     # ── released, refused and steered calls ──
@@ -291,12 +313,16 @@ class SessionRunner:
     async def _resolve(self, session: LiveSession, turn: Turn, action: Resolve) -> bool:
         agent = self.agents[session.held.claim.name]
         batch = Batch()
+        begins = Beginning(flows=NO_FLOWS)
         unput: dict[str, ResultItem] = {}
+        starter, runner = Starter(tools=agent.tools, keep_ms=self.keep_ms), self._runner(agent, session, turn)
+        action = replace(action, closed=starter.said(action.closed))
         if action.run:
-            await self._announce(session, turn, reused=False)
-            due = [Due(pending.call, pending) for pending in action.run]
+            await announce(self.store, session, turn, reused=False)
+            flows, here = starter.sort(action.run)
             try:
-                batch = await self._runner(agent, session, turn).run(session, turn, due)
+                batch = await runner.run(session, turn, [Due(pending.call, pending) for pending in here])
+                begins = await starter.release(runner, session, turn, flows)
             except AccessUnknown:
                 await self._look_up_later(session)
                 return True
@@ -310,32 +336,34 @@ class SessionRunner:
         # what an earlier attempt streamed belongs to its step: what comes next is another one
         announced = session.announced or (session.attempt > 1 and not turn.pending)
         change = changes.resolved(
-            session.state,
+            self._gates(agent, session).granting(session.state, turn, action),
             turn,
             action,
-            results={**batch.results, **unput},
-            again=batch.again,
+            results={**batch.results, **unput, **begins.results},
+            again=placed(turn, batch.again, now=session.now),
+            flows=begins.flows,
             begun=Begun(announced=announced),
-            refused=frozenset(unput),
+            refused=frozenset({*unput, *begins.results}),
         )
         return await self._commit(session, change)
 
     async def _fail(self, session: LiveSession, turn: Turn, action: Fail) -> bool:
         error_id = new_id("err")
         log.warning("%s %s failed: %s: %s (error %s)", session.run_id, turn.turn_id, action.code, action.message, error_id)
-        change = changes.failed(session.state, turn, action, self._begun(session, turn), error_id=error_id)
+        change = changes.failed(session.state, turn, action, begun(session, turn), error_id=error_id)
         return await self._commit(session, change)
 
     # ── parts ──
 
-    def _gates(self, agent: ReadyAgent) -> Gates:
-        return Gates(tools=agent.tools, access=self.access, threads=self.policies, policy_seconds=self.access_seconds)
+    def _gates(self, agent: ReadyAgent, session: LiveSession) -> Gates:
+        decides = Deciding(threads=self.policies, seconds=self.access_seconds, model=agent.model)
+        return Gates(tools=agent.tools, access=self.access, deciding=decides, verdicts=Verdicts(self.store, session))
 
     def _runner(self, agent: ReadyAgent, session: LiveSession, turn: Turn) -> CallRunner:
         return CallRunner(
             store=self.store,
             tools=agent.tools,
-            gates=self._gates(agent),
+            gates=self._gates(agent, session),
             deps=self.deps,
             denied=lambda: self._still_denied(session, turn),
             interrupted=lambda: self._stops(session),
@@ -348,43 +376,6 @@ class SessionRunner:
         if await self._stops(session):
             raise Reconsider
         return bool(steering_of(session.view(self.limits), turn))
-
-    def _begun(self, session: LiveSession, turn: Turn) -> Begun:
-        """What the pending step had done, for a turn that ends now."""
-        reply = session.reply()
-        calls = calls_of(turn, reply) if reply is not None else tuple(pending.call for pending in turn.pending)
-        results: dict[str, ResultItem] = {}
-        for call in calls:
-            result = session.result(call.call_id)
-            if result is not None:
-                results[call.call_id] = result
-        return Begun(
-            reply=reply,
-            calls=calls,
-            results=results,
-            started=frozenset(call.call_id for call in calls if session.started(call.call_id)),
-            announced=session.announced,
-        )
-
-    async def _announce(self, session: LiveSession, turn: Turn, *, reused: bool) -> None:
-        """Tell readers that an attempt begins, and what it found recorded; it voids what an earlier attempt streamed."""
-        if session.announced:
-            return
-        claim = session.held.claim
-        data: dict[str, JsonValue] = {
-            "turn_id": turn.turn_id,
-            "step_index": turn.step_index,
-            "sequence": session.state.sequence,
-        }
-        if session.attempt > 1 and not session.worked:
-            tools: list[JsonValue] = [key.removeprefix("result:") for key in session.records if key.startswith("result:")]
-            data["reused"] = {"model": reused, "tools": tools}
-            data["previous"] = "killed" if claim.interrupted else "error" if claim.last_error else "released"
-        signals = await self.store.append(session.run_id, session.epoch, (event_draft(Draft(type="step.started", data=data)),))
-        session.announced = True
-        session.worked = True
-        if signals.inbox_seq > session.seen or signals.cancel_pending:
-            session.held.changed.set()
 
     async def _stops(self, session: LiveSession, *, steering: bool = False) -> bool:
         """Look at what came in: must the step stop what it does? Not for what only newer code reads: that has time."""

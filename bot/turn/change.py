@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from pydantic import JsonValue
 
 from bot.history import Call, Item, ResultItem
 from bot.model import ModelReply
-from bot.turn.state import Purpose, State
-from durable_core.model import AnswerPolicy, Outcome, Phase, PromptOutcome
+from bot.turn.state import Copy, Pending, Purpose, Stage, State
+from durable_core.model import Admission, AnswerPolicy, Outcome, Phase, PromptOutcome, PromptUpdate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,25 @@ class NewPrompt:
     expires_at: int | None
     begun: int = 0
     """How often the call was begun before."""
+    quorum: int = 1
+    answerers: tuple[str, ...] = ()
+    """Who may answer, where the policy is LISTED."""
+    asked: str = ""
+    """Who is asked, in words; empty takes the body's `waiting_for`."""
+    remind_at: int | None = None
+    """Empty takes the body's `remind_ms`, from the moment it is asked."""
+    group: str | None = None
+    """The first prompt of those that share one card; the first names itself."""
+    copies: tuple[Copy, ...] = ()
+    """Where its card goes; those of a group have the same."""
+    limit: str = ""
+    """The limit that it is about."""
+    binding: str = ""
+    """What exactly is asked about, as a digest over the real arguments."""
+    for_requester: bool = False
+    """Nobody but who asked may answer, even where a worker decides so."""
+    means: Mapping[str, str] = field(default_factory=dict)
+    """What the arguments came to, as they were shown, each as a digest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,15 +96,31 @@ class Change:
     posts: tuple[Post, ...] = ()
     prompts: tuple[NewPrompt, ...] = ()
     settle: tuple[tuple[str, PromptOutcome], ...] = ()
+    updates: tuple[PromptUpdate, ...] = ()
     consumed: tuple[int, ...] = ()
     outcomes: tuple[Ended, ...] = ()
     participants: tuple[str, ...] = ()
+    starts: tuple[Admission, ...] = ()
+    """The first inputs of runs that begin with it."""
+    cancels: tuple[str, ...] = ()
+    """Runs that are told to stop."""
     end: str | None = None
 
     @property
     def phase(self) -> Phase:
         """What readers see after the step."""
         return phase(self.state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flows:
+    """Calls whose runs begin with a step, and the first inputs of those runs."""
+
+    pending: tuple[Pending, ...] = ()
+    starts: tuple[Admission, ...] = ()
+
+
+NO_FLOWS: Final = Flows()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,4 +140,5 @@ def phase(state: State) -> Phase:
     """Name what a reader of the session sees."""
     if state.turn is None:
         return Phase.IDLE
-    return Phase.WAITING if state.turn.asked else Phase.RUNNING
+    waits = any(pending.stage in (Stage.ASKED, Stage.ASLEEP) or pending.requests for pending in state.turn.pending)
+    return Phase.WAITING if waits else Phase.RUNNING

@@ -1,6 +1,7 @@
 """What each action changes, built as values before any SQL.
 
-What lives here: pure builders, one an action. What does not: the values' shape (change.py), the commit (bot/session/commits.py).
+What lives here: pure builders, one an action. What does not: the values' shape (change.py), waiting (waits.py), posts (posts.py),
+the commit (bot/session/commits.py).
 """
 
 from __future__ import annotations
@@ -10,11 +11,27 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
-from bot.history import AssistantItem, Call, Item, NoteItem, ResultItem, ResultStatus, Trust, UserItem
+from bot.history import AssistantItem, Call, Item, NoteItem, ResultItem, ResultStatus, Trust
 from bot.model import Finish, ModelReply
-from bot.turn.change import Begun, Change, Draft, Ended, NewPrompt, Post
-from bot.turn.decide import Closed, Dismiss, Fail, Open, Refuse, Resolve, Stop
-from bot.turn.state import Cancel, Message, Pending, Purpose, Stage, State, Turn
+from bot.turn import posts
+from bot.turn.actions import Closed, Dismiss, Fail, Open, Raised, Refuse, Resolve, Stop
+from bot.turn.change import NO_FLOWS, Begun, Change, Draft, Ended, Flows, NewPrompt, Post
+from bot.turn.children import tasks_settled, tasks_started, tasks_stopped
+from bot.turn.held import MODEL_CALLS
+from bot.turn.parts import (
+    abandoned,
+    action_result,
+    asked,
+    closed_item,
+    input_resolved,
+    message_received,
+    requests,
+    turn_waiting,
+    unrun,
+    user_item,
+    waiting_for_user,
+)
+from bot.turn.state import NO_CALL, Cancel, FromChild, Pending, State, Turn, Undelivered
 from durable_core.model import Outcome, PromptOutcome
 
 FINISH_WORDS: dict[Finish, str] = {
@@ -42,9 +59,9 @@ def opened(state: State, action: Open, *, predecessor: str | None = None, notes:
     return Change(
         kind="open",
         state=replace(state, turns=state.turns + 1, messages=state.messages + len(action.messages), turn=turn),
-        items=(*notes, *(_user(message) for message in action.messages)),
+        items=(*notes, *(user_item(message) for message in action.messages)),
         link_turn=turn.turn_id,
-        events=(*events, *(_received(state, turn, message) for message in action.messages)),
+        events=(*events, *(message_received(state, turn, message) for message in action.messages)),
         consumed=tuple(message.seq for message in action.messages),
         participants=(first.author.id,) if first.author.id else (),
     )
@@ -59,20 +76,24 @@ def thought(
     calls: Sequence[Call],
     results: Sequence[ResultItem],
     prompts: Sequence[NewPrompt],
+    asleep: Sequence[Pending] = (),
+    flows: Flows = NO_FLOWS,
     refused: Collection[str] = (),
+    silent: bool = False,
 ) -> Change:
-    """Finish a model call, with the results of the calls that ran and prompts for those that wait.
+    """Finish a model call, with the results of the calls that ran, prompts for those that wait, those that sleep or start a run.
 
-    ``refused`` names the calls whose result no record tells of: they never began.
+    ``refused`` names the calls whose result no record tells of: they never began. ``silent`` ends the turn without a message.
     """
-    held = tuple(_pending(prompt) for prompt in prompts)
+    held = (*(asked(prompt) for prompt in prompts), *asleep, *flows.pending)
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": state.sequence}
     events: list[Draft] = []
     if reply.text:
         finish: dict[str, JsonValue] = {**here, "finish_reason": FINISH_WORDS[reply.finish]}
         events.append(Draft(type="message.completed", data=finish, refs=(("message", f"step:{n}#/items/0/text"),)))
-    events += [_action_result(here, item) for item in results if item.call_id in refused]
-    events += _requests(turn, prompts)
+    events += [action_result(here, item) for item in results if item.call_id in refused]
+    events += tasks_started(turn, flows.pending)
+    events += requests(turn, prompts)
     usage: dict[str, JsonValue] = {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
     events.append(Draft(type="step.completed", data={**here, "finish_reason": FINISH_WORDS[reply.finish], "usage": usage}))
     after = replace(
@@ -82,26 +103,27 @@ def thought(
         turn=replace(turn, step_index=turn.step_index + 1, model_calls=turn.model_calls + 1, pending=held),
     )
     items: tuple[Item, ...] = (AssistantItem(reply.text, tuple(calls), model=reply.model, usage=reply.usage), *results)
-    if calls:
+    if calls and (held or not silent):
         text = (_reply_post(n),) if held and reply.text else ()
         return Change(
             kind="model",
             state=after,
             items=items,
-            events=(*events, _turn_waiting(turn)) if held else tuple(events),
-            posts=(*text, *_cards(prompts)),
+            events=(*events, turn_waiting(turn, held)) if held else tuple(events),
+            posts=(*text, *posts.cards(turn, prompts)),
             prompts=tuple(prompts),
+            starts=flows.starts,
         )
-    events += [Draft(type="turn.completed", data={"turn_id": turn.turn_id, "sequence": state.sequence}), _waiting_for_user()]
+    events += [Draft(type="turn.completed", data={"turn_id": turn.turn_id, "sequence": state.sequence}), waiting_for_user()]
     return Change(
         kind="model",
         state=replace(after, turn=None),
         items=items,
         link_turn=turn.turn_id,
         events=tuple(events),
-        posts=(_reply_post(n),) if reply.text else (),
+        posts=(_reply_post(n),) if reply.text and not silent else (),
         outcomes=tuple(
-            Ended(submission_id=submission, outcome=Outcome.COMPLETED, replied=True) for submission in turn.submissions
+            Ended(submission_id=submission, outcome=Outcome.COMPLETED, replied=not silent) for submission in turn.submissions
         ),
     )
 
@@ -113,6 +135,7 @@ def resolved(
     *,
     results: Mapping[str, ResultItem],
     again: Sequence[NewPrompt] = (),
+    flows: Flows = NO_FLOWS,
     begun: Begun | None = None,
     refused: Collection[str] = (),
 ) -> Change:
@@ -124,72 +147,123 @@ def resolved(
     rest = tuple(pending for pending in turn.pending if pending.call.call_id not in gone)
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": state.sequence}
     ran = tuple(results[pending.call.call_id] for pending in action.run if pending.call.call_id in results)
-    shut = tuple(_closed_item(closed) for closed in action.closed)
-    events = [_input_resolved(turn, prompt_id, outcome) for prompt_id, outcome in action.settle]
-    events += [_action_result(here, item) for item in (*ran, *shut) if item in shut or item.call_id in refused]
+    shut = tuple(closed_item(closed) for closed in _with_call(action.closed))
+    events = [input_resolved(turn, prompt_id, outcome) for prompt_id, outcome in action.settle]
+    events += tasks_started(turn, flows.pending)
+    events += tasks_settled(turn, action.closed)
+    events += [action_result(here, item) for item in (*ran, *shut) if item in shut or item.call_id in refused]
     announced = bool(action.run) or (begun is not None and begun.announced)
-    events += _requests(turn, again)
+    events += requests(turn, again)
     if announced:
         events.append(Draft(type="step.completed", data={**here, "finish_reason": "tool-calls" if action.run else "other"}))
-    events += [_received(state, turn, message) for message in action.steer]
+    events += [message_received(state, turn, message) for message in action.steer]
+    pending = (*rest, *(asked(prompt) for prompt in again), *flows.pending)
+    done = {item.call_id: item for item, closed in zip(shut, _with_call(action.closed), strict=True) if closed.pending.child}
+    on_cards = {**results, **done}
+    known = posts.card_results(turn, (*action.run, *(closed.pending for closed in action.closed)), on_cards)
+    groups = {one.group for one in pending}
     after = replace(
         turn,
-        pending=(*rest, *(_pending(prompt) for prompt in again)),
+        pending=pending,
         step_index=turn.step_index + (1 if announced else 0),
         submissions=(*turn.submissions, *(message.submission_id for message in action.steer)),
+        card_results=tuple(one for one in known if one.group in groups),
     )
-    if after.pending:
-        events.append(_turn_waiting(turn))
+    if pending:
+        events.append(turn_waiting(turn, pending))
+    raised = _raised(replace(state, turn=after, messages=state.messages + len(action.steer)), action.raised)
+    touched = (*action.run, *(closed.pending for closed in action.closed))
     return Change(
         kind="tools" if action.run else "resolve",
-        state=replace(state, turn=after, messages=state.messages + len(action.steer)),
-        items=(*ran, *shut, *(_user(message) for message in action.steer)),
+        state=raised,
+        items=(*ran, *shut, *(user_item(message) for message in action.steer)),
         link_turn=turn.turn_id,
         events=tuple(events),
-        posts=(*_results_on_cards(action.run, results), *_cards(again)),
+        posts=(*posts.results_on_cards(touched, on_cards, known), *posts.cards(turn, again)),
         prompts=tuple(again),
         settle=action.settle,
-        consumed=(*(entry.seq for entry in action.consumed), *(message.seq for message in action.steer)),
+        consumed=(
+            *(entry.seq for entry in action.consumed),
+            *(end.seq for end in action.ended),
+            *(message.seq for message in action.steer),
+        ),
+        outcomes=tuple(Ended(submission_id=end.submission_id, outcome=Outcome.COMPLETED) for end in action.ended),
+        starts=flows.starts,
     )
+
+
+def _with_call(closed: Sequence[Closed]) -> tuple[Closed, ...]:
+    """Those that end a call: a limit that somebody let a turn pass is none."""
+    return tuple(one for one in closed if one.pending.call != NO_CALL)
+
+
+def _raised(state: State, raised: Raised | None) -> State:
+    """Move the limit that somebody let a turn pass."""
+    if raised is None or state.turn is None:
+        return state
+    if raised.code == MODEL_CALLS:
+        return replace(state, turn=replace(state.turn, extra_calls=state.turn.extra_calls + raised.amount))
+    return replace(state, extra_tokens=state.extra_tokens + raised.amount)
 
 
 def stopped(state: State, turn: Turn, action: Stop, begun: Begun) -> Change:
     """Cancel the turn; every open call is answered as cancelled, so that the history stays whole."""
-    items = _abandoned(turn, begun, ResultStatus.CANCELLED, "The turn was cancelled before this call ran.")
-    settle = tuple((prompt_id, PromptOutcome.CANCELLED) for prompt_id in action.settle)
+    items = abandoned(turn, begun, ResultStatus.CANCELLED, "The turn was cancelled before this call ran.")
+    expired = tuple((prompt_id, PromptOutcome.EXPIRED) for prompt_id in action.expired)
+    settle = (*expired, *((prompt_id, PromptOutcome.CANCELLED) for prompt_id in action.settle))
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "sequence": state.sequence}
-    events = [_input_resolved(turn, prompt_id, outcome) for prompt_id, outcome in settle]
-    events += _unrun(turn, begun, items)
-    events += [Draft(type="turn.cancelled", data=here), _waiting_for_user()]
-    detail: dict[str, JsonValue] = {"code": "cancelled", "message": "The turn was cancelled."}
+    events = [input_resolved(turn, prompt_id, outcome) for prompt_id, outcome in settle]
+    events += tasks_stopped(turn)
+    events += unrun(turn, begun, items)
+    events += [Draft(type="turn.cancelled", data=here), waiting_for_user()]
+    detail: dict[str, JsonValue] = {"code": action.code, "message": action.words}
     aborted = tuple(Ended(submission_id=one, outcome=Outcome.ABORTED, detail=detail) for one in turn.submissions)
-    accepted = Ended(submission_id=action.cancel.submission_id, outcome=Outcome.COMPLETED, detail={"status": "accepted"})
+    consumed = tuple(entry.seq for entry in action.consumed)
+    cancels = _children(turn)
+    known = posts.results_on_cards(turn.pending, {}, turn.card_results)
+    cancel = action.cancel
+    if cancel is None:
+        return Change(
+            kind="cancel",
+            state=replace(state, turn=None),
+            items=items,
+            link_turn=turn.turn_id,
+            events=tuple(events),
+            posts=(*known, posts.notice(f"Stopped. {action.words}")),
+            settle=settle,
+            consumed=consumed,
+            outcomes=aborted,
+            cancels=cancels,
+        )
+    accepted = Ended(submission_id=cancel.submission_id, outcome=Outcome.COMPLETED, detail={"status": "accepted"})
     return Change(
         kind="cancel",
         state=replace(state, turn=None),
         items=items,
         link_turn=turn.turn_id,
         events=tuple(events),
-        posts=(_notice("Stopped."),),
+        posts=(*known, posts.notice("Stopped.")),
         settle=settle,
-        consumed=(action.cancel.seq,),
+        consumed=(*consumed, cancel.seq),
         outcomes=(*aborted, accepted),
+        cancels=cancels,
     )
 
 
 def failed(state: State, turn: Turn, action: Fail, begun: Begun, *, error_id: str) -> Change:
     """End the turn as failed; the session goes on with the next message."""
-    items: tuple[Item, ...] = _abandoned(turn, begun, ResultStatus.CANCELLED, "The turn failed before this call ran.")
+    items: tuple[Item, ...] = abandoned(turn, begun, ResultStatus.CANCELLED, "The turn failed before this call ran.")
     note = NoteItem("The turn before ended with an error and gave no answer.", "framework", trust=Trust.SYSTEM)
     settle = tuple((prompt_id, PromptOutcome.CANCELLED) for prompt_id in action.settle)
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": state.sequence}
     error: dict[str, JsonValue] = {"code": action.code, "message": action.message, "error_id": error_id}
-    events = [_input_resolved(turn, prompt_id, outcome) for prompt_id, outcome in settle]
-    events += _unrun(turn, begun, items)
+    events = [input_resolved(turn, prompt_id, outcome) for prompt_id, outcome in settle]
+    events += tasks_stopped(turn)
+    events += unrun(turn, begun, items)
     events += [
         Draft(type="step.failed", data={**here, **error}),
         Draft(type="turn.failed", data={"turn_id": turn.turn_id, "sequence": state.sequence, **error, "terminal": False}),
-        _waiting_for_user(),
+        waiting_for_user(),
     ]
     text = f"I hit an error and could not finish this. You can send your message again. (error {error_id})"
     return Change(
@@ -198,19 +272,24 @@ def failed(state: State, turn: Turn, action: Fail, begun: Begun, *, error_id: st
         items=(*items, note),
         link_turn=turn.turn_id,
         events=tuple(events),
-        posts=(_notice(text),),
+        posts=(*posts.results_on_cards(turn.pending, {}, turn.card_results), posts.notice(text)),
         settle=settle,
         outcomes=tuple(Ended(submission_id=one, outcome=Outcome.FAILED, detail=error) for one in turn.submissions),
+        cancels=_children(turn),
     )
+
+
+def _children(turn: Turn) -> tuple[str, ...]:
+    return tuple(pending.child for pending in turn.at_work if pending.child is not None)
 
 
 def refused(state: State, action: Refuse) -> Change:
     """Turn away messages of people who may not speak here, telling each privately."""
-    posts = []
-    for message in action.messages:
-        body: dict[str, JsonValue] = {"kind": "notice", "text": message.denied or "", "private_to": message.body.author.id}
-        if message.body.channel is not None and not message.body.author.anonymous:
-            posts.append(Post(body=body, channel=message.body.channel, address=message.body.address))
+    told = [
+        posts.whisper(message.body.channel, message.body.address, message.body.author.id, message.denied or "")
+        for message in action.messages
+        if message.body.channel is not None and not message.body.author.anonymous
+    ]
     return Change(
         kind="refuse",
         state=state,
@@ -219,7 +298,7 @@ def refused(state: State, action: Refuse) -> Change:
             Draft(type="message.refused", data={"submission_id": message.submission_id}, visible=False)
             for message in action.messages
         ),
-        posts=tuple(posts),
+        posts=tuple(told),
         consumed=tuple(message.seq for message in action.messages),
         outcomes=tuple(
             Ended(
@@ -243,7 +322,7 @@ def dismissed(state: State, action: Dismiss) -> Change:
         outcomes=tuple(
             Ended(submission_id=entry.submission_id, outcome=Outcome.COMPLETED, detail=nothing)
             for entry in action.inputs
-            if isinstance(entry, Cancel)
+            if isinstance(entry, Cancel | Undelivered | FromChild)
         ),
     )
 
@@ -253,136 +332,5 @@ def ended(state: State, reason: str) -> Change:
     return Change(kind="end", state=state, events=(Draft(type="session.completed", data={"reason": reason}),), end=reason)
 
 
-# ── parts ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _user(message: Message) -> UserItem:
-    body = message.body
-    return UserItem(
-        body.text,
-        body.author.name,
-        principal=body.author.id,
-        origin=body.channel or body.place.kind,
-        trust=Trust.REQUESTER,
-        at=message.at,
-    )
-
-
-def _received(state: State, turn: Turn, message: Message) -> Draft:
-    author: dict[str, JsonValue] = {"id": message.body.author.id, "name": message.body.author.name}
-    data: dict[str, JsonValue] = {
-        "turn_id": turn.turn_id,
-        "sequence": state.sequence,
-        "submission_id": message.submission_id,
-        "author": author,
-    }
-    return Draft(type="message.received", data=data, refs=(("message", f"command:{message.seq}#/text"),))
-
-
-def _pending(prompt: NewPrompt) -> Pending:
-    return Pending(
-        call=prompt.call,
-        purpose=prompt.purpose,
-        stage=Stage.ASKED,
-        prompt_id=prompt.prompt_id,
-        delivery_id=prompt.delivery_id,
-        begun=prompt.begun,
-    )
-
-
-def _requests(turn: Turn, prompts: Sequence[NewPrompt]) -> list[Draft]:
-    return [
-        Draft(
-            type="input.requested",
-            data={"turn_id": turn.turn_id, "call_id": prompt.call.call_id},
-            refs=(("requests/0", f"prompt:{prompt.prompt_id}#"),),
-        )
-        for prompt in prompts
-    ]
-
-
-def _cards(prompts: Sequence[NewPrompt]) -> tuple[Post, ...]:
-    return tuple(
-        Post(body={"kind": "card"}, delivery_id=prompt.delivery_id, prompt_id=prompt.prompt_id)
-        for prompt in prompts
-        if prompt.delivery_id is not None
-    )
-
-
-def _results_on_cards(run: Sequence[Pending], results: Mapping[str, ResultItem]) -> tuple[Post, ...]:
-    posts = []
-    for pending in run:
-        result = results.get(pending.call.call_id)
-        if pending.delivery_id is not None and result is not None:
-            body: dict[str, JsonValue] = {"kind": "card", "result": _short(result), "status": result.status.value}
-            posts.append(Post(body=body, prompt_id=pending.prompt_id, edit_of=pending.delivery_id))
-    return tuple(posts)
-
-
-def _short(result: ResultItem, most: int = 200) -> str:
-    text = result.content if isinstance(result.content, str) else ""
-    text = " ".join(text.split())
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def _closed_item(closed: Closed) -> ResultItem:
-    call = closed.pending.call
-    return ResultItem(
-        call.call_id, call.tool, status=closed.status, content=closed.reason, origin="framework", trust=Trust.SYSTEM
-    )
-
-
-def _action_result(here: Mapping[str, JsonValue], item: ResultItem) -> Draft:
-    data: dict[str, JsonValue] = {**here, "call_id": item.call_id, "tool": item.tool, "status": item.status.value}
-    return Draft(type="action.result", data={**data, "result": item.content})
-
-
-def _input_resolved(turn: Turn, prompt_id: str, outcome: PromptOutcome) -> Draft:
-    kinds = {pending.prompt_id: pending.purpose.value for pending in turn.pending}
-    resolution: dict[str, JsonValue] = {
-        "request_id": prompt_id,
-        "kind": kinds.get(prompt_id, Purpose.APPROVAL.value),
-        "outcome": outcome.value,
-    }
-    return Draft(type="input.resolved", data={"turn_id": turn.turn_id, "resolutions": [resolution]})
-
-
-def _turn_waiting(turn: Turn) -> Draft:
-    return Draft(type="turn.waiting", data={"turn_id": turn.turn_id, "on": "input"})
-
-
-def _waiting_for_user() -> Draft:
-    return Draft(type="session.waiting", data={"wait": "next-user-message"})
-
-
 def _reply_post(n: int) -> Post:
     return Post(body={"kind": "reply", "step": n})
-
-
-def _notice(text: str) -> Post:
-    return Post(body={"kind": "notice", "text": text})
-
-
-def _unrun(turn: Turn, begun: Begun, items: Sequence[Item]) -> list[Draft]:
-    """Tell readers how the calls ended that have no result of their own."""
-    here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index}
-    return [_action_result(here, item) for item in items if isinstance(item, ResultItem) and item.call_id not in begun.results]
-
-
-def _abandoned(turn: Turn, begun: Begun, status: ResultStatus, reason: str) -> tuple[Item, ...]:
-    """Give every open call its one result: what it had, unknown if it was running, else ``status``."""
-    items: list[Item] = []
-    calls = begun.calls or tuple(pending.call for pending in turn.pending)
-    if begun.reply is not None and begun.calls:
-        items.append(AssistantItem(begun.reply.text, begun.calls, model=begun.reply.model, usage=begun.reply.usage))
-    for call in calls:
-        result = begun.results.get(call.call_id)
-        if result is None and call.call_id in begun.started:
-            text = "It was stopped while it ran. Whether it took effect is not known."
-            result = ResultItem(
-                call.call_id, call.tool, status=ResultStatus.UNKNOWN, content=text, origin="framework", trust=Trust.SYSTEM
-            )
-        if result is None:
-            result = ResultItem(call.call_id, call.tool, status=status, content=reason, origin="framework", trust=Trust.SYSTEM)
-        items.append(result)
-    return tuple(items)

@@ -1,98 +1,17 @@
 """What a session does next: a pure function of its state and its inbox.
 
-What lives here: the rules of steering, queueing, cancelling, waiting and expiry. What does not: doing any of it.
+What lives here: the rules of starting, steering, queueing, cancelling and limits. What does not: waiting (held.py), doing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import replace
 
-from bot.history import ResultStatus
-from bot.turn.state import Cancel, Message, Pending, Purpose, Response, Stage, Turn, TurnPolicy, View
-from durable_core.model import PromptOutcome
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rest:
-    """Nothing to do until input comes, or until a time."""
-
-    timer_at: int | None = None
-    again: bool = False
-    """A step that has begun waits to be tried again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refuse:
-    """Messages of people who may not speak here."""
-
-    messages: tuple[Message, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dismiss:
-    """Input that is about nothing any more: answers of a turn that ended, cancels without a turn."""
-
-    inputs: tuple[Response | Cancel, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
-    """Start a turn with these messages of one person."""
-
-    messages: tuple[Message, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Think:
-    """Ask the model, then run the calls it asks for that need nobody."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Closed:
-    """A waiting call that ends without running."""
-
-    pending: Pending
-    status: ResultStatus
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolve:
-    """Run what was released, close what was refused or ran out, take in what steers."""
-
-    run: tuple[Pending, ...] = ()
-    closed: tuple[Closed, ...] = ()
-    settle: tuple[tuple[str, PromptOutcome], ...] = ()
-    steer: tuple[Message, ...] = ()
-    consumed: tuple[Response, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
-    """Cancel the turn, and the prompts that nobody has answered."""
-
-    cancel: Cancel
-    settle: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fail:
-    """End the turn as failed, and cancel the prompts that nobody has answered."""
-
-    code: str
-    message: str
-    settle: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
-    """End the session."""
-
-    reason: str
-
-
-Action: TypeAlias = Rest | Refuse | Dismiss | Open | Think | Resolve | Stop | Fail | End
+from bot.turn.actions import Action, Answer, AskLimit, Dismiss, End, Fail, Open, Refuse, Resolve, Rest, Stop, Think
+from bot.turn.children import is_stale
+from bot.turn.held import INPUT_TOKENS, MODEL_CALLS, card_failed, held
+from bot.turn.state import Cancel, FromChild, Message, Response, Turn, TurnPolicy, Undelivered
+from bot.turn.view import Answering, View
 
 
 def decide(view: View) -> Action:
@@ -104,6 +23,8 @@ def decide(view: View) -> Action:
     turn = view.state.turn
     if turn is None:
         return _idle(view)
+    if view.answering is not None and view.exhausted is None:  # what it was taken for stands, whatever came in since
+        return _again(view, turn, view.answering)
     cancels = tuple(entry for entry in view.inbox if isinstance(entry, Cancel))
     mine = tuple(cancel for cancel in cancels if cancel.turn_id in (None, turn.turn_id))
     if mine:
@@ -121,16 +42,27 @@ def interrupts(view: View, *, steering: bool) -> bool:
     return isinstance(action, Stop) or (steering and isinstance(action, Resolve) and bool(action.steer))
 
 
+def _again(view: View, turn: Turn, answering: Answering) -> Action:
+    """Give the answer that the pending step has begun to give; its message is there until the step ends."""
+    message = next((entry for entry in _messages(view) if entry.seq == answering.seq), None)
+    if message is None:
+        return _busy(view, turn)
+    return Answer(message=message, prompt_id=answering.prompt_id, option_id=answering.option_id)
+
+
 def _aside(view: View, turn: Turn | None) -> Refuse | Dismiss | None:
     """What is not for this turn and can be settled at once."""
     denied = _denied(view)
     if denied:
         return Refuse(messages=denied)
-    known = {pending.prompt_id for pending in turn.pending} if turn is not None else set()
+    known = {pending.prompt_id for pending in turn.asked} if turn is not None else set()
     stale = tuple(
         entry
         for entry in view.inbox
-        if (isinstance(entry, Response) and entry.prompt_id not in known) or (isinstance(entry, Cancel) and turn is not None)
+        if (isinstance(entry, Response) and entry.prompt_id not in known)
+        or (isinstance(entry, Cancel) and turn is not None)
+        or (isinstance(entry, Undelivered) and (turn is None or not card_failed(turn, entry)))
+        or (isinstance(entry, FromChild) and is_stale(turn, entry))
     )
     return Dismiss(inputs=stale) if stale else None
 
@@ -189,23 +121,34 @@ def _busy(view: View, turn: Turn) -> Action:
         return Fail(code="attempts_exhausted", message=view.exhausted, settle=_unanswered(view, turn))
     steering = steering_of(view, turn)
     if turn.pending:
-        known = {pending.prompt_id for pending in turn.pending}
-        responses = tuple(entry for entry in view.inbox if isinstance(entry, Response) and entry.prompt_id in known)
-        return _held(view, turn, responses, steering)
+        return held(view, turn, steering)
     if steering and not view.replied:
         return Resolve(steer=steering)
     if view.retry_at is not None and view.retry_at > view.now:
         return Rest(timer_at=view.retry_at)
-    if turn.model_calls >= view.limits.model_calls and not view.replied:
-        return Fail(code="model_call_limit", message=f"the turn used its {view.limits.model_calls} model calls")
-    if view.state.input_tokens >= view.limits.input_tokens and not view.replied:
-        return Fail(code="session_token_limit", message=f"the session used its {view.limits.input_tokens} input tokens")
-    return Think()
+    return (None if view.replied else _limit(view, turn)) or Think()
+
+
+def _limit(view: View, turn: Turn) -> AskLimit | Fail | None:
+    """Why the model may not be asked, and what then: somebody is asked, where there is somebody to ask."""
+    calls, tokens = view.limits.model_calls + turn.extra_calls, view.limits.input_tokens + view.state.extra_tokens
+    if turn.model_calls >= calls:
+        code, reached = MODEL_CALLS, f"the turn used its {calls} model calls"
+    elif view.state.input_tokens >= tokens:
+        code, reached = INPUT_TOKENS, f"the session used its {tokens} input tokens"
+    else:
+        return None
+    return Fail(code=code, message=reached) if turn.address is None else AskLimit(code=code, reached=reached)
 
 
 def steering_of(view: View, turn: Turn) -> tuple[Message, ...]:
-    """The requester's own messages; a queued one only while a person is asked, and only if it is later than the question."""
+    """The requester's own messages; a queued one only while a person is asked, and only if it is later than the question.
+
+    One that a run was stopped for steers, whatever became of the question meanwhile.
+    """
     asked = [view.asked_after.get(pending.prompt_id, 0) for pending in turn.asked]
+    asked += [request.asked_after for pending in turn.at_work for request in pending.requests]
+    stopped_for = {pending.stopped_for for pending in turn.at_work}
     return tuple(
         message
         for message in _messages(view)
@@ -213,7 +156,9 @@ def steering_of(view: View, turn: Turn) -> tuple[Message, ...]:
         and not message.unjudged
         and not turn.requester.anonymous
         and message.body.author.id == turn.requester.id
-        and (message.body.turn_policy is TurnPolicy.STEER or any(message.seq > seq for seq in asked))
+        and (
+            message.body.turn_policy is TurnPolicy.STEER or message.seq in stopped_for or any(message.seq > seq for seq in asked)
+        )
     )
 
 
@@ -221,75 +166,3 @@ def _unanswered(view: View, turn: Turn) -> tuple[str, ...]:
     """The prompts that are still open: an answered one was settled with its answer."""
     answered = {entry.prompt_id for entry in view.inbox if isinstance(entry, Response)}
     return tuple(pending.prompt_id for pending in turn.asked if pending.prompt_id not in answered)
-
-
-def _held(view: View, turn: Turn, responses: tuple[Response, ...], steering: tuple[Message, ...]) -> Action:
-    answers = {response.prompt_id: response for response in responses}
-    run: list[Pending] = []
-    closed: list[Closed] = []
-    settle: list[tuple[str, PromptOutcome]] = []
-    open_: list[Pending] = []
-    for pending in turn.pending:
-        answer = answers.get(pending.prompt_id)
-        if pending.stage is Stage.READY:
-            run.append(pending)
-        elif answer is not None:
-            released = _answered(pending, answer)
-            (run if isinstance(released, Pending) else closed).append(released)  # type: ignore[arg-type]
-        elif _over(view.expiries.get(pending.prompt_id), view.now):
-            settle.append((pending.prompt_id, PromptOutcome.EXPIRED))
-            closed.append(_expired(pending))
-        else:
-            open_.append(pending)
-    if run and view.retry_at is not None and view.retry_at > view.now:
-        return Rest(timer_at=view.retry_at, again=True)
-    if run or closed:
-        return Resolve(run=tuple(run), closed=tuple(closed), settle=tuple(settle), consumed=responses)
-    if steering:
-        return Resolve(
-            closed=tuple(_ignored(pending) for pending in open_),
-            settle=tuple((pending.prompt_id, PromptOutcome.IGNORED) for pending in open_),
-            steer=steering,
-        )
-    ends = [at for pending in open_ if (at := view.expiries.get(pending.prompt_id)) is not None]
-    return Rest(timer_at=min(ends, default=None))
-
-
-def _over(expires_at: int | None, now: int) -> bool:
-    return expires_at is not None and expires_at <= now
-
-
-def _answered(pending: Pending, answer: Response) -> Pending | Closed:
-    who, note = answer.consent.name, answer.consent.note
-    if answer.outcome is PromptOutcome.APPROVED:
-        return replace(pending, stage=Stage.READY, consent=answer.consent)
-    if pending.purpose is Purpose.RERUN:
-        reason = f"It was cut off while it ran, and {who} chose not to run it again. Whether it took effect is not known."
-        return Closed(pending=pending, status=ResultStatus.UNKNOWN, reason=reason)
-    reason = f"{who} did not approve this call. It did not run." + (f" {quoted_note(note)}" if note else "")
-    return Closed(pending=pending, status=ResultStatus.REJECTED, reason=reason)
-
-
-def _expired(pending: Pending) -> Closed:
-    if pending.purpose is Purpose.RERUN:
-        reason = (
-            "It was cut off while it ran, and nobody said in time whether to run it again. Whether it took effect is not known."
-        )
-        return Closed(pending=pending, status=ResultStatus.UNKNOWN, reason=reason)
-    return Closed(pending=pending, status=ResultStatus.EXPIRED, reason="Nobody answered in time. The call did not run.")
-
-
-def _ignored(pending: Pending) -> Closed:
-    if pending.purpose is Purpose.RERUN:
-        reason = "It was cut off while it ran, and the person wrote on instead of answering. Whether it took effect is not known."
-        return Closed(pending=pending, status=ResultStatus.UNKNOWN, reason=reason)
-    return Closed(
-        pending=pending,
-        status=ResultStatus.REJECTED,
-        reason="The person wrote a new message instead of answering. The call did not run.",
-    )
-
-
-def quoted_note(note: str) -> str:
-    """Quote the words that came with an answer; forgetting somebody finds them by this form."""
-    return f'Their note: "{note}"'

@@ -6,17 +6,19 @@ What lives here: verify, parse, send, edit, find. What does not: the platform it
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar, cast
 
 from channels.address import AddressCodec
-from channels.console.cast import BOT
+from channels.cards import MAX_FIELD_NAME
+from channels.console.cast import BOT, cast_member
 from channels.console.platform import ConsolePlatform
 from channels.console.records import ConsoleRefused
 from channels.contract import Capabilities, Channel, Verified
 from channels.errors import BadAddress, DeliveryFailed, MalformedPayload, PayloadTooLarge
-from channels.events import Author, Click, Event, Ignored, Ingress, Message, Place, Standing
+from channels.events import MAX_CLICK_FIELD, MAX_CLICK_FIELDS, Author, Click, Event, Ignored, Ingress, Message, Place, Standing
 from channels.http import WebhookRequest, read_json
-from channels.outbound import Delivery, MessageRef
+from channels.outbound import Delivery, MessageRef, Outbound
 
 MAX_BODY = 256 * 1024
 
@@ -28,7 +30,9 @@ class Console(Channel):
 
     name: ClassVar[str] = "console"
     # The platform takes a text of any length in one message.
-    capabilities: ClassVar[Capabilities] = Capabilities(buttons=True, edit=True, private=True, find=True, max_text=1_000_000)
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        buttons=True, forms=True, edit=True, private=True, find=True, max_text=1_000_000
+    )
 
     def __init__(self, platform: ConsolePlatform) -> None:
         self.platform = platform
@@ -47,7 +51,8 @@ class Console(Channel):
         """Post a message, once per delivery id."""
         (thread_id,) = ADDRESS.decode(delivery.address)
         try:
-            message_id = await self.platform.post_bot(delivery.id, thread_id, outbound_json=delivery.message.to_json())
+            shown = _called(delivery.message).to_json()
+            message_id = await self.platform.post_bot(delivery.id, thread_id, outbound_json=shown)
         except ConsoleRefused as error:
             raise DeliveryFailed(error.code, permanent=True) from error
         return MessageRef(self.name, delivery.address, id=message_id)
@@ -55,7 +60,7 @@ class Console(Channel):
     async def edit(self, ref: MessageRef, delivery: Delivery) -> MessageRef:
         """Replace the message."""
         (thread_id,) = ADDRESS.decode(ref.address)
-        shown = delivery.message.to_json()
+        shown = _called(delivery.message).to_json()
         try:
             message_id = await self.platform.edit_bot(delivery.id, ref.id, thread_id=thread_id, outbound_json=shown)
         except ConsoleRefused as error:
@@ -69,6 +74,14 @@ class Console(Channel):
         if message is None or message.thread_id != thread_id:
             return None
         return MessageRef(self.name, address, id=message.id)
+
+
+def _called(message: Outbound) -> Outbound:
+    """Name those a message is for before its words."""
+    names = [member.name for one in message.mentions if (member := cast_member(one)) is not None]
+    if not names:
+        return message
+    return replace(message, text=f"{', '.join(f'@{name}' for name in names)}: {message.text}", mentions=())
 
 
 _Fields = Mapping[str, object]
@@ -85,11 +98,22 @@ def _event(body: _Fields) -> Event:
     address = _address(_filled(body, "platform"), _filled(thread, "id"))
     who, place, key = _author(author, _filled(body, "platform")), _place(thread), _filled(body, "id")
     if kind == "click":
-        return Click(address, who, value=_filled(body, "value"), key=key, place=place)
+        return Click(address, who, value=_filled(body, "value"), key=key, place=place, fields=_fields(body))
     text = _text(body, "text")
     if not text.strip():
         return Ignored("a message without text")
     return Message(address, who, text=text, key=key, place=place)
+
+
+def _fields(body: _Fields) -> dict[str, str]:
+    """Read what was filled in; an event from before there were forms has none."""
+    fields = _object(body.get("fields", {}), "fields")
+    if len(fields) > MAX_CLICK_FIELDS or any(len(name) > MAX_FIELD_NAME for name in fields):
+        raise MalformedPayload("fields are too many")
+    found = {name: _text(fields, name) for name in fields}
+    if any(len(text) > MAX_CLICK_FIELD for text in found.values()):
+        raise MalformedPayload("a field is too long")
+    return found
 
 
 def _address(platform: str, thread_id: str) -> str:

@@ -10,15 +10,19 @@ import hashlib
 import os
 import secrets
 import sqlite3
+from collections.abc import Mapping
 
+from channels.cards import MAX_BUTTON_VALUE, MAX_FIELD_NAME
 from channels.console import rows
 from channels.console.cast import BOT, CastMember, cast_member
 from channels.console.file import ConsoleFile
 from channels.console.records import ConsoleRefused, PendingEvent, PersonMessage, ShownMessage, Thread
 from channels.errors import MalformedPayload
+from channels.events import MAX_CLICK_FIELD, MAX_CLICK_FIELDS
 from channels.http import WebhookRequest
-from channels.outbound import MAX_BUTTON_VALUE, Json, Outbound
+from channels.outbound import Outbound
 from channels.signing import HmacScheme, NowMs, wall_clock
+from channels.strict import Json
 
 MAX_PERSON_TEXT = 16_000
 MAX_CHANNEL = 80
@@ -133,8 +137,17 @@ class ConsolePlatform:
 
         return await self.file.write(write)
 
-    async def click(self, thread_id: str, message_id: str, *, author_id: str, value: str, client_id: str) -> PendingEvent:
-        """Press a button as one of the cast, once per `client_id`; returns the event for the bot.
+    async def click(
+        self,
+        thread_id: str,
+        message_id: str,
+        *,
+        author_id: str,
+        value: str,
+        client_id: str,
+        fields: Mapping[str, str] | None = None,
+    ) -> PendingEvent:
+        """Press a button or send a form as one of the cast, once per `client_id`; returns the event for the bot.
 
         Any value that the message ever showed is taken: a client that hasn't refreshed clicks on stale cards.
         Raises: ConsoleRefused.
@@ -142,7 +155,9 @@ class ConsolePlatform:
         author = _author(author_id)
         _check_text(value, limit=MAX_BUTTON_VALUE, empty=False)
         key = _client_key("click", author_id, client_id)
-        pressed: Json = {"thread": thread_id, "message": message_id, "value": value}
+        filled = dict(fields or {})
+        _check_fields(filled)
+        pressed: Json = {"thread": thread_id, "message": message_id, "value": value} | ({"fields": filled} if filled else {})
         now = self._now()
 
         def write(db: sqlite3.Connection) -> PendingEvent:
@@ -154,7 +169,7 @@ class ConsolePlatform:
                 raise ConsoleRefused("unknown_message")
             if not rows.ever_showed(db, message_id, value=value):
                 raise ConsoleRefused("unknown_button")
-            more: Json = {"message": message_id, "value": value, "at": now}
+            more: Json = {"message": message_id, "value": value, "fields": filled, "at": now}
             body = rows.event_body(db, "click", thread_=thread, author=author, more=more)
             return rows.add_event(
                 db, rows.new_event(body, now), client_key=key, fingerprint=rows.dump(pressed), message_id=message_id
@@ -234,6 +249,14 @@ def _check_text(text: str, *, limit: int, empty: bool = True) -> None:
     if len(text) > limit:
         raise ConsoleRefused("too_long")
     _check_encodes(text)
+
+
+def _check_fields(fields: Mapping[str, str]) -> None:
+    if len(fields) > MAX_CLICK_FIELDS:
+        raise ConsoleRefused("too_long")
+    for name, text in fields.items():
+        _check_text(name, limit=MAX_FIELD_NAME, empty=False)
+        _check_text(text, limit=MAX_CLICK_FIELD)
 
 
 def _check_encodes(text: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 from channels.errors import ChannelError
-from channels.outbound import Json
+from channels.strict import Json
 
 
 class ConsoleRefused(ChannelError):

@@ -12,7 +12,8 @@ from typing import Any
 
 from channels.console.cast import CastMember
 from channels.console.records import ConsoleRefused, PendingEvent, ShownMessage, Thread
-from channels.outbound import Json, Outbound
+from channels.outbound import Outbound
+from channels.strict import Json
 
 MAX_TITLE = 60
 
@@ -119,12 +120,13 @@ def replace_message(db: sqlite3.Connection, before: ShownMessage, *, shown: Outb
 
 def _remember_buttons(db: sqlite3.Connection, message_id: str, *, shown: Outbound) -> None:
     if shown.card is not None:
-        values = [(message_id, button.value) for button in shown.card.buttons]
+        buttons = [button for one in (shown.card, *shown.card.items) for button in one.buttons]
+        values = [(message_id, button.form.value if button.form else button.value) for button in buttons]
         db.executemany("INSERT INTO button (message_id, value) VALUES (?, ?) ON CONFLICT DO NOTHING", values)
 
 
 def ever_showed(db: sqlite3.Connection, message_id: str, *, value: str) -> bool:
-    """Tell whether a message has, or once had, a button of this value."""
+    """Tell whether a message has, or once had, a button or a form of this value."""
     return db.execute("SELECT 1 FROM button WHERE message_id = ? AND value = ?", (message_id, value)).fetchone() is not None
 
 

@@ -37,6 +37,7 @@ PERMANENT = frozenset(
         "account_inactive",
         "as_user_not_supported",
         "cannot_reply_to_message",
+        "cannot_dm_bot",
         "cant_post_message",
         "cant_update_message",
         "channel_is_limited_access",
@@ -70,8 +71,11 @@ PERMANENT = frozenset(
         "token_expired",
         "token_revoked",
         "two_factor_setup_required",
+        "user_disabled",
         "user_not_found",
         "user_not_in_channel",
+        "user_not_visible",
+        "users_not_found",
     }
 )
 # The form of the message was refused, not the message: a plainer form may go through.

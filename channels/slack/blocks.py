@@ -1,19 +1,18 @@
-"""Cards as blocks. Every word of a card is literal text: nothing in it can format, link, or mention anybody.
+"""Blocks and their limits. Every word is literal text: nothing in it can format, link, or mention anybody.
 
-What lives here: pure block building within Slack's limits. What does not: Markdown, whole messages, or calls.
+What lives here: pure building of sections, contexts, fields and cuts. What does not: cards, Markdown, whole messages, or calls.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from channels.cards import Card
 from channels.fallback import card_text, visible
-from channels.outbound import Button, Card, CardOutcome
-from channels.slack.clicks import ACTION_PREFIX
 
 Block = dict[str, Any]
 
@@ -22,28 +21,19 @@ MAX_BLOCKS = 50
 MAX_SECTION = 3_000
 MAX_CONTEXT = 2_000
 MAX_CONTEXT_ELEMENTS = 10
-MAX_LABEL = 75
-BUTTONS_A_ROW = 5
-MAX_BUTTONS = 25
 MAX_PREFORMATTED = 2_800
 
 # Our own, so that a card stays far below what Slack takes of a message.
-MAX_QUESTION = 1_500
 MAX_DETAIL = 600
-MAX_EVIDENCE = 1_000
-MAX_RESULT = 1_000
 MAX_NAME = 80
 MAX_CUT_FIELDS = 10
 MIN_FIELDS = 1_000
 CUT_NOTE = 170
-MAX_LONG_LABELS = 1_500
-
-_SIGNS = {"approved": "✅", "denied": "⛔", "expired": "⌛", "cancelled": "➖", "ignored": "➖"}
 
 
 @dataclass(frozen=True, slots=True)
 class LongValue:
-    """A field that a card can't hold whole; `name` is the file that has it to the byte."""
+    """A text that a card can't hold whole; `name` is the file that has it to the byte."""
 
     name: str
     value: str
@@ -54,45 +44,30 @@ class LongValue:
         return self.value.encode("utf-8", errors="replace")
 
 
-@dataclass(frozen=True, slots=True)
-class CardBlocks:
-    """A card's blocks, and the values that had to be cut."""
+@dataclass(slots=True)
+class Cuts:
+    """What had to be cut; `where` says where the rest is, `head` goes before the names of files."""
 
-    blocks: list[Block]
-    long: tuple[LongValue, ...]
+    where: str
+    head: str = ""
+    long: list[LongValue] = field(default_factory=list)
 
-
-def card_blocks(card: Card, *, room: int, where: str) -> CardBlocks:
-    """Draw a card within `room` characters; what is cut says so with its length and hash, `where` says where the rest is."""
-    long: list[LongValue] = []
-
-    def kept(name: str, text: str, limit: int) -> str:
+    def kept(self, name: str, text: str, limit: int) -> str:
+        """Return the text made visible, or its beginning with what is missing: its length, its hash and its file."""
         shown = visible(text)
-        if len(shown) <= limit:
-            return shown
-        long.append(LongValue(name, text))
-        return f"{shown[:limit]}\n{_cut(limit, shown, long[-1], where)}"
+        return shown if len(shown) <= limit else f"{shown[:limit]}\n{self.cut(name, text, limit)}"
 
-    head = [*_sections(kept("question.txt", card.question, MAX_QUESTION))]
-    head += _contexts([kept("detail.txt", card.detail, MAX_DETAIL)])
-    tail = [*_evidence(card.evidence)]
-    if card.outcome is None:
-        tail += buttons(card.buttons)
-        if card.expires_at is not None:
-            tail.append({"type": "context", "elements": [_marked(f"Expires {moment(card.expires_at)}")]})
-    else:
-        tail += _outcome(card.outcome, kept("result.txt", card.outcome.result, MAX_RESULT))
-    left = room - characters([*head, *tail])
-    drawn, cut = _fields(card.fields, room=max(MIN_FIELDS, left), where=where)
-    return CardBlocks([*head, *drawn, *tail], (*long, *cut))
+    def cut(self, name: str, text: str, shown: int) -> str:
+        """Note a text that is cut, and say so."""
+        value = LongValue(f"{self.head}{name}", text)
+        self.long.append(value)
+        digest = hashlib.sha256(value.content).hexdigest()
+        said = f"Cut: {shown:,} of {len(visible(text)):,} characters are shown. SHA-256 of the whole: {digest}."
+        return f"{said} {self.where.format(value.name)}".strip()
 
-
-def plain_card_blocks(card: Card, *, room: int) -> list[Block]:
-    """Draw a card in Slack's oldest blocks only: its words in sections, its buttons below."""
-    text, asked = card_text(replace(card, buttons=())), [] if card.outcome else buttons(card.buttons)
-    room = max(MIN_FIELDS, room - characters(asked))
-    shown = text if len(text) <= room else f"{text[:room]}\n… Cut: {room:,} of {len(text):,} characters are shown."
-    return [*_sections(shown), *asked]
+    def under(self, head: str) -> Cuts:
+        """Return the same with other names of files; what is cut there is noted here."""
+        return Cuts(self.where, head, self.long)
 
 
 def characters(blocks: Sequence[Block]) -> int:
@@ -106,6 +81,24 @@ def _size(part: object) -> int:
     return sum(map(_size, part)) if isinstance(part, list) else 0
 
 
+def field_blocks(fields: Sequence[tuple[str, str]], *, room: int, cuts: Cuts) -> list[Block]:
+    """Draw names and values; if they are more than `room`, the long ones share it."""
+    room = max(MIN_FIELDS, room)
+    names, shown = _names(fields), [visible(value) for _, value in fields]
+    overhead = sum(map(len, names))
+    if overhead + sum(map(len, shown)) > room:
+        fields = _bounded_fields(fields)
+        names, shown = _names(fields), [visible(value) for _, value in fields]
+        overhead = sum(map(len, names)) + len(fields) * CUT_NOTE
+    parts = shares([len(value) for value in shown], max(MIN_FIELDS, room - overhead))
+    elements: list[Block] = []
+    for number, (name, value, share) in enumerate(zip(names, shown, parts, strict=True), start=1):
+        elements += [_words(name, bold=True), *_preformatted(value[:share])]
+        if len(value) > share:
+            elements.append(_words(cuts.cut(f"input-{number}.txt", fields[number - 1][1], share)))
+    return list(_rich(elements))
+
+
 def _bounded_fields(fields: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
     """Return so few fields that each gets some room: the last one has those that don't, each behind its name."""
     if len(fields) <= MAX_CUT_FIELDS:
@@ -114,70 +107,18 @@ def _bounded_fields(fields: Sequence[tuple[str, str]]) -> Sequence[tuple[str, st
     return [*fields[: MAX_CUT_FIELDS - 1], (f"{len(rest)} more fields", card_text(Card("", fields=tuple(rest))).strip("\n"))]
 
 
-def _fields(fields: Sequence[tuple[str, str]], *, room: int, where: str) -> tuple[list[Block], list[LongValue]]:
-    names, shown = _names(fields), [visible(value) for _, value in fields]
-    overhead = sum(map(len, names))
-    if overhead + sum(map(len, shown)) > room:
-        fields = _bounded_fields(fields)
-        names, shown = _names(fields), [visible(value) for _, value in fields]
-        overhead = sum(map(len, names)) + len(fields) * CUT_NOTE
-    shares = _shares([len(value) for value in shown], max(MIN_FIELDS, room - overhead))
-    elements: list[Block] = []
-    long: list[LongValue] = []
-    for number, (name, value, share) in enumerate(zip(names, shown, shares, strict=True), start=1):
-        elements += [_words(name, bold=True), *_preformatted(value[:share])]
-        if len(value) > share:
-            long.append(LongValue(f"input-{number}.txt", fields[number - 1][1]))
-            elements.append(_words(_cut(share, value, long[-1], where)))
-    return list(_rich(elements)), long
-
-
 def _names(fields: Sequence[tuple[str, str]]) -> list[str]:
-    return [" ".join(visible(name).split())[:MAX_NAME] or "(no name)" for name, _ in fields]
+    return [one_line(name)[:MAX_NAME] or "(no name)" for name, _ in fields]
 
 
-def _cut(share: int, shown: str, value: LongValue, where: str) -> str:
-    digest = hashlib.sha256(value.content).hexdigest()
-    said = f"Cut: {share:,} of {len(shown):,} characters are shown. SHA-256 of the whole: {digest}."
-    return f"{said} {where.format(value.name)}".strip()
-
-
-def _evidence(evidence: Sequence[str]) -> Iterator[Block]:
-    if not evidence:
-        return
-    lines: list[str] = []
-    room = MAX_EVIDENCE
-    for number, item in enumerate(evidence):
-        shown = " ".join(visible(item).split())
-        line = shown if len(shown) <= MAX_DETAIL // 2 else f"{shown[: MAX_DETAIL // 2]}… ({len(shown):,} characters)"
-        if len(line) > room:
-            lines.append(f"and {len(evidence) - number} more")
-            break
-        lines.append(line)
-        room -= len(line) + 1
-    yield from _contexts(["Read from outside before this was asked:", *lines])
-
-
-def buttons(given: Sequence[Button]) -> list[Block]:
-    """Draw buttons, five a row; a label too long for a button is written out above."""
-    drawn: list[Block] = []
-    labels = [
-        " ".join(visible(button.label).split())[:MAX_DETAIL] or f"Option {number}" for number, button in enumerate(given, start=1)
-    ]
-    long = [f"{number}. {label}" for number, label in enumerate(labels, start=1) if len(label) > MAX_LABEL]
-    long = [label[: MAX_LONG_LABELS // len(long)] for label in long]
-    if long:
-        drawn += _contexts(long)
-    elements = []
-    for number, (button, label) in enumerate(zip(given, labels, strict=True), start=1):
-        short = label if len(label) <= MAX_LABEL else f"{number}. {label[: MAX_LABEL - 6]}…"
-        element: Block = {"type": "button", "text": _plain(short), "action_id": f"{ACTION_PREFIX}{number}", "value": button.value}
-        if button.style != "plain":
-            element["style"] = button.style
-        elements.append(element)
-    size = BUTTONS_A_ROW if len(elements) <= BUTTONS_A_ROW * 4 else MAX_BUTTONS
-    drawn += [{"type": "actions", "elements": elements[at : at + size]} for at in range(0, len(elements), size)]
-    return drawn
+def shares(sizes: Sequence[int], room: int) -> list[int]:
+    """Divide the room: short values are whole, the long ones share what is left evenly."""
+    divided = [0] * len(sizes)
+    order = sorted(range(len(sizes)), key=lambda index: sizes[index])
+    for done, index in enumerate(order):
+        divided[index] = min(sizes[index], max(0, room) // (len(order) - done))
+        room -= divided[index]
+    return divided
 
 
 def moment(at: int) -> str:
@@ -189,22 +130,38 @@ def moment(at: int) -> str:
     return f"<!date^{at // 1000}^{{date_short_pretty}} at {{time}}|{fallback}>"
 
 
-def _shares(sizes: Sequence[int], room: int) -> list[int]:
-    """Divide the room: short values are whole, the long ones share what is left evenly."""
-    shares = [0] * len(sizes)
-    order = sorted(range(len(sizes)), key=lambda index: sizes[index])
-    for done, index in enumerate(order):
-        shares[index] = min(sizes[index], room // (len(order) - done))
-        room -= shares[index]
-    return shares
+def one_line(text: str) -> str:
+    """Return a text made visible on one line."""
+    return " ".join(visible(text).split())
 
 
-def _plain(text: str) -> Block:
+def short(text: str, limit: int) -> str:
+    """Return a text made visible on one line, with a sign where it is cut."""
+    line = one_line(text)
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def plain(text: str) -> Block:
+    """Return a text object in which nothing means anything."""
     return {"type": "plain_text", "text": text, "emoji": False}
 
 
-def _marked(text: str) -> Block:
+def marked(text: str) -> Block:
+    """Return a text object in Slack's markup: for times only."""
     return {"type": "mrkdwn", "text": text}
+
+
+def sections(text: str) -> Iterator[Block]:
+    """Draw a text, in several sections if it is long."""
+    for part in _parts(text, MAX_SECTION):
+        yield {"type": "section", "text": plain(part)}
+
+
+def contexts(texts: Sequence[str]) -> Iterator[Block]:
+    """Draw small texts, ten a block."""
+    elements = [plain(part) for text in texts for part in _parts(text, MAX_CONTEXT)]
+    for at in range(0, len(elements), MAX_CONTEXT_ELEMENTS):
+        yield {"type": "context", "elements": elements[at : at + MAX_CONTEXT_ELEMENTS]}
 
 
 def _parts(text: str, size: int) -> Iterator[str]:
@@ -214,31 +171,16 @@ def _parts(text: str, size: int) -> Iterator[str]:
             yield part
 
 
-def _sections(text: str) -> Iterator[Block]:
-    for part in _parts(text, MAX_SECTION):
-        yield {"type": "section", "text": _plain(part)}
-
-
-def _contexts(texts: Sequence[str]) -> Iterator[Block]:
-    elements = [_plain(part) for text in texts for part in _parts(text, MAX_CONTEXT)]
-    for at in range(0, len(elements), MAX_CONTEXT_ELEMENTS):
-        yield {"type": "context", "elements": elements[at : at + MAX_CONTEXT_ELEMENTS]}
-
-
-def _text(text: str, *, bold: bool = False) -> Block:
-    element: Block = {"type": "text", "text": text}
-    return element | {"style": {"bold": True}} if bold else element
-
-
 def _words(text: str, *, bold: bool = False) -> Block:
-    return {"type": "rich_text_section", "elements": [_text(text, bold=bold)]}
+    element: Block = {"type": "text", "text": text}
+    return {"type": "rich_text_section", "elements": [element | {"style": {"bold": True}} if bold else element]}
 
 
 def _preformatted(value: str) -> Iterator[Block]:
     if not value:
         yield _words("(empty)")
     for at in range(0, len(value), MAX_PREFORMATTED):
-        yield {"type": "rich_text_preformatted", "elements": [_text(value[at : at + MAX_PREFORMATTED])]}
+        yield {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": value[at : at + MAX_PREFORMATTED]}]}
 
 
 def _rich(elements: Sequence[Block]) -> Iterator[Block]:
@@ -254,9 +196,3 @@ def _rich(elements: Sequence[Block]) -> Iterator[Block]:
         size += length
     if held:
         yield {"type": "rich_text", "elements": held}
-
-
-def _outcome(outcome: CardOutcome, result: str) -> list[Block]:
-    line = f"{_SIGNS[outcome.kind]} {' '.join(visible(outcome.text).split())[:MAX_DETAIL]}"
-    when: Block = {"type": "context", "elements": [_marked(moment(outcome.at))]}
-    return [*_sections(line), *_sections(result), when]

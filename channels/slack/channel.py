@@ -10,27 +10,29 @@ import logging
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import ClassVar, TypeVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
+from channels.cards import Form
 from channels.contract import Capabilities, Channel, Verified
 from channels.errors import DeliveryFailed, InvalidSignature, PayloadTooLarge, RateLimited
-from channels.events import Author, Ingress, Place
+from channels.events import Author, Click, Ingress, Place
 from channels.http import WebhookRequest
 from channels.outbound import Delivery, MessageRef
 from channels.signing import HmacScheme, NowMs, wall_clock
-from channels.slack.address import SlackAddress, is_timestamp
+from channels.slack.address import SlackAddress, is_id, is_timestamp
 from channels.slack.api import DEFAULT_URL, REFUSED_FORM, UNCLEAR, Answer, Api
+from channels.slack.clicks import origin_of
 from channels.slack.directory import SlackDirectory
+from channels.slack.modal import modal
 from channels.slack.pacing import Pacer
 from channels.slack.parsing import parse
-from channels.slack.render import MAX_MARKDOWN, Files, Form, Rendered, render
+from channels.slack.render import MAX_MARKDOWN, Files, Rendered, Shape, render
 from channels.slack.search import Search, metadata
+from channels.slack.uploads import MAYBE_DONE, Uploads, bounded
+from channels.slack.usergroups import UserGroup
 
 log = logging.getLogger("moorings.slack")
-
-_K = TypeVar("_K")
-_T = TypeVar("_T")
 
 MAX_BODY = 1024 * 1024
 ATTEMPT_SECONDS = 9.5
@@ -39,17 +41,29 @@ ATTEMPT_SECONDS = 9.5
 BIG = 8_000
 """Characters: what is longer is drawn in a thread."""
 
-UPLOAD_SECONDS = 6.0
-UPLOAD_ATTEMPTS = 3
-"""How often a failing upload holds its message up; the last one goes without."""
-
-MAX_REMEMBERED = 1_000
 MISS_MS = 10_000
-# Slack says of the latter two that some of the call may have been done.
-MAYBE_DONE = frozenset({UNCLEAR, "internal_error", "fatal_error"})
+FORM_SECONDS = 2.5
+"""A trigger lives for three."""
+
 EPHEMERAL = "ephemeral:"
+DIRECT = "/"
+"""Between the direct message and the `ts` of a private card's ref."""
 
 TOKEN, SECRET, API_URL = "SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET", "SLACK_API_URL"
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where a message goes: a thread, or the direct message with the one who may read it."""
+
+    channel: str
+    thread: str | None
+    origin: str = ""
+    """The conversation that the message is about, if it is shown elsewhere."""
+
+    @classmethod
+    def of(cls, address: SlackAddress) -> _Target:
+        return cls(address.channel, address.thread)
 
 
 class Slack(Channel):
@@ -58,11 +72,16 @@ class Slack(Channel):
     What is not given is read from SLACK_BOT_TOKEN, SLACK_SIGNING_SECRET (comma-separated while one replaces another) and
     SLACK_API_URL, when it is first needed. A message is shown once: it carries its delivery id as metadata and is looked for
     before it is sent again. That needs the scopes `channels:history`, `groups:history`, `im:history` and `mpim:history`;
-    without them, and for private messages, Slack is an at-least-once channel.
+    without them, and for private remarks, Slack is an at-least-once channel.
+
+    A private remark is ephemeral. A private card can't be: nobody could change it later. It goes to the direct message with its
+    reader, and its buttons carry the conversation that it is about.
     """
 
     name: ClassVar[str] = "slack"
-    capabilities: ClassVar[Capabilities] = Capabilities(buttons=True, edit=True, private=True, find=True, max_text=MAX_MARKDOWN)
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        buttons=True, forms=True, edit=True, private=True, find=True, max_text=MAX_MARKDOWN
+    )
 
     def __init__(
         self,
@@ -84,8 +103,7 @@ class Slack(Channel):
         self._sent: OrderedDict[str, MessageRef] = OrderedDict()
         self._missed: OrderedDict[str, int] = OrderedDict()
         self._held_back: OrderedDict[str, int] = OrderedDict()
-        self._uploaded: OrderedDict[str, dict[str, str]] = OrderedDict()
-        self._shared: OrderedDict[str, None] = OrderedDict()
+        self._uploads = Uploads(self._calls)
 
     def __repr__(self) -> str:
         """Name the channel; its secrets stay out of logs."""
@@ -141,34 +159,42 @@ class Slack(Channel):
                 self._sending[delivery.id] = (lock, waiting - 1)
 
     async def _send_once(self, address: SlackAddress, delivery: Delivery) -> MessageRef:
+        message = delivery.message
+        if message.private_to is not None and message.card is None:
+            return self._remember(delivery.id, await self._whispered(address, delivery))
+        target = _Target.of(address) if message.private_to is None else await self._direct(address, message.private_to)
+        return await self._posted(target, delivery)
+
+    async def _posted(self, target: _Target, delivery: Delivery) -> MessageRef:
         # An attempt that Slack told to wait has posted nothing, so after nothing but such there is nothing to look for.
         held_back = self._held_back.pop(delivery.id, 0) == delivery.attempt - 1
-        if delivery.message.private_to is None and not held_back and not self._just_missed(delivery.id):
-            found = await self.find(delivery.address, delivery.id)
+        if not held_back and (target.origin or not self._just_missed(delivery.id)):
+            found = await self._found(delivery.address, delivery.id, target)
             if found is not None:
                 return found
         try:
-            ref = self._remember(delivery.id, await self._post(address, delivery))
+            ref = self._remember(delivery.id, await self._post(target, delivery))
         except RateLimited:
-            _bounded(self._held_back, delivery.id, delivery.attempt)
+            bounded(self._held_back, delivery.id, delivery.attempt)
             raise
-        if not await self._share(address, delivery.id):
-            await self._without_files(address, ref, delivery)
+        await self._share(_shown_at(ref, target), ref, delivery)
         return ref
 
     async def edit(self, ref: MessageRef, delivery: Delivery) -> MessageRef:
-        """Replace a message. A private one can't be changed by its id later on, so that is sent anew."""
-        address = SlackAddress.decode(ref.address)
-        if not is_timestamp(ref.id):
+        """Replace a message. A private remark can't be changed by its id later on, so that is sent anew."""
+        target, ts = _Target.of(SlackAddress.decode(ref.address)), ref.id
+        if DIRECT in ref.id:
+            channel, _, ts = ref.id.partition(DIRECT)
+            target = _Target(channel, None, origin_of(SlackAddress.decode(ref.address)))
+        if not is_timestamp(ts):
             return await self.send(delivery)
-        if delivery.message.private_to is not None:
+        if delivery.message.private_to is not None and not target.origin:
             raise DeliveryFailed("private_edit_of_public", permanent=True)
         files = Files.EARLIER if delivery.message.card else Files.ADDED
-        self._calls().grant("chat.update", address.channel)
-        drawn = await self._with_files(delivery, files=files, editing=True)
-        await self._shown("chat.update", {"channel": address.channel, "ts": ref.id}, drawn)
-        if not await self._share(address, delivery.id):
-            await self._without_files(address, ref, delivery)
+        self._calls().grant("chat.update", target.channel)
+        drawn = await self._with_files(delivery, files=files, editing=True, origin=target.origin)
+        await self._shown("chat.update", {"channel": target.channel, "ts": ts}, drawn)
+        await self._share(_shown_at(ref, target), ref, delivery)
         return ref
 
     async def find(self, address: str, delivery_id: str) -> MessageRef | None:
@@ -176,7 +202,10 @@ class Slack(Channel):
         known = self._sent.get(delivery_id)
         if known is not None and known.address == address:
             return known
-        where = SlackAddress.decode(address)
+        return await self._found(address, delivery_id, _Target.of(SlackAddress.decode(address)))
+
+    async def _found(self, address: str, delivery_id: str, target: _Target) -> MessageRef | None:
+        where = replace(SlackAddress.decode(address), channel=target.channel, thread=target.thread)
         try:
             async with asyncio.timeout(ATTEMPT_SECONDS):
                 bot_user = await self._identity()
@@ -189,11 +218,22 @@ class Slack(Channel):
             log.warning("can't look for delivery %s (%s): it may be shown twice", delivery_id, error.code)
             ts = None
         if ts is None:
-            _bounded(self._missed, delivery_id, self._now())
+            bounded(self._missed, delivery_id, self._now())
             return None
+        ref = self._ref(address, target, ts)
         # Its files may have been waiting for it when the answer was lost.
-        await self._share(where, delivery_id)
-        return self._remember(delivery_id, MessageRef(self.name, address, id=ts))
+        shown_at = _shown_at(ref, target)
+        await self._uploads.share(delivery_id, channel=shown_at.channel, thread=shown_at.thread)
+        return self._remember(delivery_id, ref)
+
+    async def open_form(self, click: Click, form: Form, *, question: str) -> None:
+        """Open a modal for the one who clicked: its trigger is good once, and for three seconds."""
+        view = modal(form, address=click.address, question=question)
+        try:
+            async with asyncio.timeout(FORM_SECONDS):
+                await self._calls().post("views.open", {"trigger_id": click.trigger, "view": view})
+        except TimeoutError:
+            raise DeliveryFailed(UNCLEAR, permanent=False) from None
 
     async def look_up(self, address: str, author: Author, place: Place, *, fresh: bool = False) -> tuple[Author, Place]:
         """Ask Slack who somebody is and who can read along; `fresh` takes nothing remembered for longer than 30 s."""
@@ -206,87 +246,61 @@ class Slack(Channel):
         if self._api is not None:
             await self._api.close()
 
-    async def _post(self, address: SlackAddress, delivery: Delivery) -> MessageRef:
-        private_to = delivery.message.private_to
-        method = "chat.postEphemeral" if private_to else "chat.postMessage"
+    async def _post(self, target: _Target, delivery: Delivery) -> MessageRef:
         # Before any upload: what has to wait anyway uploads nothing.
-        self._calls().grant(method, address.channel)
-        drawn = await self._with_files(delivery, files=Files.REFUSED if private_to else Files.ADDED, editing=False)
-        target: dict[str, object] = {"channel": address.channel}
-        if address.thread is not None:
-            target["thread_ts"] = address.thread
-        if private_to is not None:
-            return await self._whispered(target | {"user": private_to}, delivery, drawn)
+        self._calls().grant("chat.postMessage", target.channel)
+        drawn = await self._with_files(delivery, files=Files.ADDED, editing=False, origin=target.origin)
         quiet = {"unfurl_links": False, "unfurl_media": False, "metadata": metadata(delivery.id)}
-        answer = await self._shown("chat.postMessage", target | quiet, drawn)
+        answer = await self._shown("chat.postMessage", _place(target) | quiet, drawn)
         ts = answer.get("ts")
         if not isinstance(ts, str) or not is_timestamp(ts):
             raise DeliveryFailed(UNCLEAR, permanent=False)
-        return MessageRef(self.name, delivery.address, id=ts)
+        return self._ref(delivery.address, target, ts)
 
-    async def _whispered(self, target: dict[str, object], delivery: Delivery, drawn: Rendered) -> MessageRef:
-        """Show a message to one reader. It can't be looked for, so one that may be there isn't sent again."""
+    async def _direct(self, address: SlackAddress, reader: str) -> _Target:
+        """Find the direct message with somebody. Raises: DeliveryFailed, RateLimited."""
+        answer = await self._calls().post("conversations.open", {"users": reader})
+        channel = answer.get("channel")
+        channel_id = channel.get("id") if isinstance(channel, dict) else None
+        if not is_id(channel_id) or not str(channel_id).startswith("D"):
+            raise DeliveryFailed(UNCLEAR, permanent=False)
+        return _Target(str(channel_id), None, origin_of(address))
+
+    async def _whispered(self, address: SlackAddress, delivery: Delivery) -> MessageRef:
+        """Show a remark to one reader. It can't be looked for, so one that may be there isn't sent again."""
+        reader = delivery.message.private_to or ""
+        self._calls().grant("chat.postEphemeral", address.channel)
+        drawn = await _drawn(delivery, files=Files.REFUSED, editing=False, origin="")
         answer: Answer = {}
         try:
-            answer = await self._shown("chat.postEphemeral", target, drawn)
+            answer = await self._shown("chat.postEphemeral", _place(_Target.of(address)) | {"user": reader}, drawn)
         except DeliveryFailed as error:
+            if error.code == "user_not_in_channel":
+                return await self._posted(await self._direct(address, reader), delivery)
             if error.code not in MAYBE_DONE:
                 raise
             log.warning("private delivery %s may not have been shown (%s): it isn't sent again", delivery.id, error.code)
         return MessageRef(self.name, delivery.address, id=f"{EPHEMERAL}{answer.get('message_ts', '')}")
 
-    async def _with_files(self, delivery: Delivery, *, files: Files, editing: bool) -> Rendered:
+    async def _with_files(self, delivery: Delivery, *, files: Files, editing: bool, origin: str) -> Rendered:
         """Draw a message and upload its files, which are shared once it is shown.
 
         It goes without them, and says so, if Slack takes none or takes too long.
         """
-        drawn = await _drawn(delivery, files=files, editing=editing)
-        if not drawn.files or delivery.id in self._shared:
+        drawn = await _drawn(delivery, files=files, editing=editing, origin=origin)
+        if await self._uploads.put_up(delivery, drawn.files):
             return drawn
-        done = self._uploaded.get(delivery.id, {})
-        _bounded(self._uploaded, delivery.id, done)
-        try:
-            async with asyncio.timeout(UPLOAD_SECONDS):
-                for file in drawn.files:
-                    if file.name not in done:
-                        done[file.name] = await self._calls().upload(file.name, file.content)
-            return drawn
-        except TimeoutError:
-            code = "timeout"
-        except DeliveryFailed as error:
-            if not error.permanent and delivery.attempt < UPLOAD_ATTEMPTS:
-                raise
-            code = error.code
-        log.warning("no file for delivery %s: %s", delivery.id, code)
-        self._uploaded.pop(delivery.id, None)
-        return await _drawn(delivery, files=Files.REFUSED, editing=editing)
+        return await _drawn(delivery, files=Files.REFUSED, editing=editing, origin=origin)
 
-    async def _share(self, address: SlackAddress, delivery_id: str) -> bool:
-        """Show the files of a message that is shown. Returns whether none is missing; what may be there isn't shared again."""
-        files = self._uploaded.pop(delivery_id, None)
-        if not files:
-            return True
-        _bounded(self._shared, delivery_id, None)
+    async def _share(self, shown_at: _Target, ref: MessageRef, delivery: Delivery) -> None:
+        """Share the files of a message that is shown, or have it say that they are missing."""
+        if await self._uploads.share(delivery.id, channel=shown_at.channel, thread=shown_at.thread):
+            return
         try:
-            async with asyncio.timeout(UPLOAD_SECONDS):
-                await self._calls().share(files, channel=address.channel, thread=address.thread)
-        except TimeoutError:
-            log.warning("the files of delivery %s may not have been shared", delivery_id)
-        except RateLimited:
-            log.warning("the files of delivery %s were not shared: rate limited", delivery_id)
-            return False
-        except DeliveryFailed as error:
-            log.warning("the files of delivery %s were not shared: %s", delivery_id, error.code)
-            return error.code in MAYBE_DONE
-        return True
-
-    async def _without_files(self, address: SlackAddress, ref: MessageRef, delivery: Delivery) -> None:
-        """Have a message that is shown say that its files are missing."""
-        try:
-            self._calls().grant("chat.update", address.channel)
+            self._calls().grant("chat.update", shown_at.channel)
             noted = replace(delivery, id=f"{delivery.id}-n")
-            drawn = await _drawn(noted, files=Files.REFUSED, editing=True)
-            await self._shown("chat.update", {"channel": address.channel, "ts": ref.id}, drawn)
+            drawn = await _drawn(noted, files=Files.REFUSED, editing=True, origin=shown_at.origin)
+            await self._shown("chat.update", {"channel": shown_at.channel, "ts": ref.id.rpartition(DIRECT)[2]}, drawn)
         except (DeliveryFailed, RateLimited):
             log.warning("delivery %s speaks of files that are missing", delivery.id)
 
@@ -307,6 +321,10 @@ class Slack(Channel):
         except DeliveryFailed as error:
             raise DeliveryFailed(error.code, permanent=error.permanent or error.code in REFUSED_FORM) from None
 
+    def usergroup(self, group: str) -> UserGroup:
+        """Name a user group by its id (`S0123ABCD`), for `Bot(groups={"finance": slack.usergroup(…)})`."""
+        return UserGroup(group, self._calls, self._now)
+
     async def _identity(self) -> str:
         if not self._bot_user:
             self._bot_user = str((await self._calls().post("auth.test", {})).get("user_id") or "")
@@ -320,8 +338,11 @@ class Slack(Channel):
             self._api = Api(token, self._api_url(), pacer=Pacer(self._now))
         return self._api
 
+    def _ref(self, address: str, target: _Target, ts: str) -> MessageRef:
+        return MessageRef(self.name, address, id=f"{target.channel}{DIRECT}{ts}" if target.origin else ts)
+
     def _remember(self, delivery_id: str, ref: MessageRef) -> MessageRef:
-        _bounded(self._sent, delivery_id, ref)
+        bounded(self._sent, delivery_id, ref)
         return ref
 
     def _just_missed(self, delivery_id: str) -> bool:
@@ -340,26 +361,25 @@ class Slack(Channel):
         return [secret.strip().encode() for secret in given if secret.strip()]
 
 
-async def _drawn(delivery: Delivery, *, files: Files, editing: bool) -> Rendered:
+def _place(target: _Target) -> dict[str, object]:
+    place: dict[str, object] = {"channel": target.channel}
+    return place if target.thread is None else place | {"thread_ts": target.thread}
+
+
+def _shown_at(ref: MessageRef, target: _Target) -> _Target:
+    """Return where the files of a message go: into its thread, in a direct message behind it."""
+    return replace(target, thread=ref.id.rpartition(DIRECT)[2]) if target.origin else target
+
+
+async def _drawn(delivery: Delivery, *, files: Files, editing: bool, origin: str) -> Rendered:
     """Draw a message, a big one beside the event loop."""
     message = delivery.message
-    card = message.card
-    size = len(message.text)
-    if card is not None:
-        size += len(card.question) + len(card.detail) + sum(len(name) + len(value) for name, value in card.fields)
-        size += sum(map(len, card.evidence)) + (len(card.outcome.result) if card.outcome else 0)
+    size = len(message.text) + (message.card.size if message.card else 0)
     if size <= BIG:
-        return render(message, tag=delivery.id, files=files, editing=editing)
-    return await asyncio.to_thread(render, message, tag=delivery.id, files=files, editing=editing)
+        return render(message, tag=delivery.id, files=files, editing=editing, origin=origin)
+    return await asyncio.to_thread(render, message, tag=delivery.id, files=files, editing=editing, origin=origin)
 
 
-def _body(form: Form) -> dict[str, object]:
+def _body(shape: Shape) -> dict[str, object]:
     # An update without `blocks` would keep none of the old ones only if it says so.
-    return {"text": form.text, "blocks": list(form.blocks)}
-
-
-def _bounded(held: OrderedDict[_K, _T], key: _K, value: _T) -> None:
-    held[key] = value
-    held.move_to_end(key)
-    if len(held) > MAX_REMEMBERED:
-        held.popitem(last=False)
+    return {"text": shape.text, "blocks": list(shape.blocks)}

@@ -19,8 +19,10 @@ SCOPES: Final = {
     "groups:read": "the same for private channels",
     "im:history": "hear direct messages",
     "im:read": "see that a conversation is direct",
+    "im:write": "ask somebody in private",
     "mpim:history": "hear direct messages of several people",
     "mpim:read": "the same for those",
+    "usergroups:read": "see who is in a user group that may approve",
     "users:read": "see whether somebody is a full member, a guest or an outsider",
 }
 PATH: Final = "/channels/slack/events"

@@ -24,6 +24,7 @@ class Rate:
 
 # https://docs.slack.dev/apis/web-api/rate-limits: tiers per method and workspace; posting about once a second per channel.
 POSTING = Rate(burst=4, per_minute=60)
+TIER_2 = Rate(burst=5, per_minute=20)
 TIER_3 = Rate(burst=10, per_minute=50)
 TIER_4 = Rate(burst=20, per_minute=100)
 
@@ -34,7 +35,10 @@ RATES: dict[str, Rate] = {
     "conversations.replies": TIER_3,
     "conversations.history": TIER_3,
     "conversations.info": TIER_3,
+    "usergroups.users.list": TIER_2,
+    "conversations.open": TIER_3,
     "users.info": TIER_4,
+    "views.open": TIER_4,
 }
 BY_CHANNEL = frozenset({"chat.postMessage"})
 

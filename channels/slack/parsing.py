@@ -13,7 +13,7 @@ from channels.errors import MalformedPayload
 from channels.events import Author, Event, Ignored, Ingress, Message, Place, Standing
 from channels.http import WebhookRequest, WebhookResponse, read_json
 from channels.slack.address import SlackAddress, is_timestamp
-from channels.slack.clicks import parse_clicks
+from channels.slack.clicks import parse_clicks, parse_form
 from channels.slack.reading import (
     Fields,
     Installation,
@@ -74,8 +74,11 @@ def _form(form: dict[str, str]) -> Ingress:
         if _has_half_characters(content):
             return _HALF
         payload = fields_of(read_json(content))
-        if text_of(payload, "type") == "block_actions":
-            return Ingress(parse_clicks(payload))
+        match text_of(payload, "type"):
+            case "block_actions":
+                return Ingress(parse_clicks(payload))
+            case "view_submission":
+                return parse_form(payload)
         return Ingress((Ignored(f"an interaction of type {text_of(payload, 'type')[:40]!r}"),))
     if "command" in form:
         said = json.dumps({"response_type": "ephemeral", "text": _NO_COMMANDS}).encode()

@@ -6,13 +6,16 @@ What lives here: pure rendering of `Outbound` within a message's limits. What do
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
+from channels.cards import Card
 from channels.fallback import card_text, split_text
-from channels.outbound import Card, Outbound
-from channels.slack.blocks import MAX_BLOCKS, MAX_SECTION, Block, card_blocks, characters, plain_card_blocks
+from channels.outbound import Outbound
+from channels.slack.address import is_id
+from channels.slack.blocks import MAX_BLOCKS, MAX_SECTION, Block, characters
+from channels.slack.drawing import card_blocks, plain_card_blocks
 from channels.slack.markdown import escape, harmless, mrkdwn, revealed
 
 MAX_MARKDOWN = 12_000
@@ -24,6 +27,7 @@ MAX_EDITED_TEXT = 3_800
 MAX_WITH_CARD = 2_000
 PREVIEW = 3_000
 MAX_NOTICE = 2_000
+MAX_MENTIONS = 20
 
 _UNSENDABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
@@ -45,7 +49,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class Shape:
     """One way to show a message; without blocks, Slack shows the text."""
 
     text: str
@@ -56,31 +60,38 @@ class Form:
 class Rendered:
     """A message in its best form, in a plainer one for when that is refused, and its files."""
 
-    best: Form
-    plain: Form
+    best: Shape
+    plain: Shape
     files: tuple[File, ...] = ()
 
 
-def render(message: Outbound, *, tag: str, files: Files = Files.ADDED, editing: bool = False) -> Rendered:
-    """Draw a message. `tag` makes the ids of its blocks, which have to be new for every update."""
+def render(message: Outbound, *, tag: str, files: Files = Files.ADDED, editing: bool = False, origin: str = "") -> Rendered:
+    """Draw a message. `tag` makes the ids of its blocks, which have to be new for every update.
+
+    `origin` is the conversation that a card is about which is shown elsewhere.
+    """
     text, kept = _fitted(_whole(message.text), with_card=message.card is not None, files=files, editing=editing)
-    blocks = _text_blocks(text, notice=message.notice)
+    called = _called(message.mentions)
+    blocks = [*([_small(called)] if called else []), *_text_blocks(text, notice=message.notice)]
     if message.card is None:
-        shown = mrkdwn(text).strip() or "(an empty message)"
-        plain = Form(_cut(shown, MAX_EDITED_TEXT) if editing else shown)
-        return Rendered(Form(_cut(shown, MAX_EDITED_TEXT), _tagged(blocks, tag)) if blocks else plain, plain, kept)
-    return _with_card(message.card, text, blocks, tag=tag, files=files, kept=kept)
+        shown = " ".join(filter(None, [called, mrkdwn(text).strip()])) or "(an empty message)"
+        plain = Shape(_cut(shown, MAX_EDITED_TEXT) if editing else shown)
+        return Rendered(Shape(_cut(shown, MAX_EDITED_TEXT), _tagged(blocks, tag)) if blocks else plain, plain, kept)
+    return _with_card(message.card, text, blocks, tag=tag, files=files, kept=kept, origin=origin)
 
 
-def _with_card(card: Card, text: str, blocks: list[Block], *, tag: str, files: Files, kept: tuple[File, ...]) -> Rendered:
-    drawn = card_blocks(card, room=MAX_MARKDOWN - characters(blocks), where=_WHERE[files])
-    # Buttons carry the choice: a number that is typed in a thread is a message like any other.
-    words = card_text(replace(card, buttons=()))
+def _with_card(
+    card: Card, text: str, blocks: list[Block], *, tag: str, files: Files, kept: tuple[File, ...], origin: str
+) -> Rendered:
+    seen = files is not Files.REFUSED
+    drawn = card_blocks(card, room=MAX_MARKDOWN - characters(blocks), where=_WHERE[files], origin=origin, seen=seen)
+    # Buttons carry the choice: they stand beside the text, not in it.
+    words = card_text(card.bare)
     sections = _section_blocks(text)
-    plain = [*sections, *plain_card_blocks(card, room=MAX_MARKDOWN - characters(sections))]
+    plain = [*sections, *plain_card_blocks(card, room=MAX_MARKDOWN - characters(sections), origin=origin, seen=seen)]
     summary = _cut("\n".join(filter(None, [mrkdwn(text).strip(), escape(words)])), MAX_EDITED_TEXT)
     added = (*kept, *(File(long.name, long.content) for long in drawn.long)) if files is Files.ADDED else ()
-    return Rendered(Form(summary, _tagged([*blocks, *drawn.blocks], tag)), Form(summary, _tagged(plain, f"{tag}-p")), added)
+    return Rendered(Shape(summary, _tagged([*blocks, *drawn.blocks], tag)), Shape(summary, _tagged(plain, f"{tag}-p")), added)
 
 
 _WHERE = {
@@ -119,11 +130,20 @@ def _text_blocks(text: str, *, notice: bool) -> list[Block]:
     if not text.strip():
         return []
     if notice and len(mrkdwn(text)) <= MAX_NOTICE:
-        return [{"type": "context", "elements": [{"type": "mrkdwn", "text": mrkdwn(text)}]}]
+        return [_small(mrkdwn(text))]
     shown = harmless(text)
     if len(shown) <= MAX_MARKDOWN:
         return [{"type": "markdown", "text": shown}]
     return _section_blocks(text)
+
+
+def _small(marked: str) -> Block:
+    return {"type": "context", "elements": [{"type": "mrkdwn", "text": marked}]}
+
+
+def _called(mentions: Sequence[str]) -> str:
+    """Mention people by their ids; what can't be an id mentions nobody."""
+    return " ".join(f"<@{one}>" for one in mentions[:MAX_MENTIONS] if is_id(one))
 
 
 def _section_blocks(text: str) -> list[Block]:

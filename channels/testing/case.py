@@ -19,11 +19,12 @@ class ChannelCase:
 
     `address` is where the bot may post; `codec` reads it, and one of its parts contains `tenancy`.
     `request` wraps any bytes in a request that verifies now, as the platform would send it.
-    `message_body` holds one person's message, `click_body` one press of a button (None without buttons), `own_post_body`
-    the platform's echo of a post of the bot's (None if the platform has none).
+    `message_body` holds one person's message, `click_body` one press of a button (None without buttons), `form_body` one form
+    that was sent (None without forms), `own_post_body` the platform's echo of a post of the bot's (None if there is none).
     `forged` holds requests that must not verify, by what is wrong with them: at least "wrong" and "stale".
     `shown` returns the texts that a reader sees at the address now, oldest first, cards with their questions, outcomes
-    and button labels included; it takes the id of a reader, `reader` or `stranger`.
+    and button labels included, and what is shown to that reader alone at another place; it takes the id of a reader, `reader`
+    or `stranger`.
     `at_least_once` is for a platform with neither idempotency nor search: C4 then asks for deliverable repeats only.
     """
 
@@ -41,3 +42,4 @@ class ChannelCase:
     stranger: str
     forged: Mapping[str, WebhookRequest] = field(default_factory=dict)
     at_least_once: bool = False
+    form_body: bytes | None = None

@@ -10,12 +10,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 
+from channels.cards import Button, Card, CardItem, CardOutcome, Form, FormField
 from channels.contract import Findable
 from channels.errors import ChannelError, DeliveryFailed, InvalidSignature
 from channels.events import Click, Event, Ignored, Message
 from channels.http import WebhookRequest
-from channels.outbound import Button, Card, CardOutcome, Delivery, MessageRef, Outbound
+from channels.outbound import Delivery, MessageRef, Outbound
 from channels.testing.case import ChannelCase
 from channels.testing.hostile import hostile_bodies, hostile_requests
 
@@ -29,6 +31,35 @@ _OPEN_CARD = Card(
 )
 _SETTLED_CARD = Card(
     "Refund 140 for ch_1?", outcome=CardOutcome("approved", "Approved by Farah", at=1_800_000_000_000, result="refunded")
+)
+_SEVERAL = Card(
+    "2 calls wait for a yes",
+    items=(
+        CardItem("Deploy web?", fields=(("env", "live"),), outcome=CardOutcome("denied", "Denied by Bob", at=1, note="too late")),
+        CardItem(
+            "Deploy api?",
+            fields=(("env", "test"),),
+            progress="1 of 2 approved: Alice",
+            buttons=(
+                Button("Approve", "kit-2-approve"),
+                Button(
+                    "Deny with a note",
+                    "kit-2-?deny",
+                    form=Form("Deny", "kit-2-deny", submit="Deny", fields=(FormField("note", "Why"),)),
+                ),
+            ),
+        ),
+    ),
+)
+_SELECT = Card(
+    "Which region?",
+    buttons=tuple(Button(f"Region {number}", f"kit-region-{number}", description=f"place {number}") for number in range(1, 13)),
+    display="select",
+    freeform=True,
+)
+_CHANGED = Card(
+    "Refund 140?",
+    outcome=CardOutcome("overridden", "Approved by Olga", at=1, note="the shop burns", changes=(("amount", "20"),)),
 )
 
 
@@ -72,13 +103,20 @@ class ChannelContract(ABC):
                 clicks = await _events(case, case.click_body)
                 _expect(clicks == await _events(case, case.click_body), "C2: a repeated click parsed to other events")
                 _expect(any(isinstance(event, Click) for event in clicks), f"C2: no click in {clicks!r}")
+            if case.channel.capabilities.forms:
+                _expect(case.form_body is not None, "C2: a channel with forms needs a form_body")
+            if case.form_body is not None:
+                sent = await _events(case, case.form_body)
+                _expect(sent == await _events(case, case.form_body), "C2: a repeated form parsed to other events")
+                filled = any(isinstance(event, Click) and event.fields for event in sent)
+                _expect(filled, f"C2: no click with fields in {sent!r}")
 
     async def test_c3_addresses_round_trip_and_carry_the_tenancy(self) -> None:
         """Read every address by the codec, write it back unchanged, and find the tenancy in it."""
         async with self.case() as case:
             events = await _events(case, case.message_body)
-            if case.click_body is not None:
-                events += await _events(case, case.click_body)
+            for body in (case.click_body, case.form_body):
+                events += await _events(case, body) if body is not None else []
             heard = [event.address for event in events if not isinstance(event, Ignored)]
             for address in [case.address, *heard]:
                 parts = case.codec.decode(address)
@@ -167,6 +205,12 @@ class ChannelContract(ABC):
                 "open card": (Outbound(card=_OPEN_CARD), ("Refund 140 for ch_1?", "Approve", "Deny")),
                 "text with card": (Outbound("Please look", _OPEN_CARD), ("Please look", "Refund 140 for ch_1?")),
                 "settled card": (Outbound(card=_SETTLED_CARD), ("Refund 140 for ch_1?", "Approved by Farah")),
+                "several questions": (
+                    Outbound(card=_SEVERAL),
+                    ("2 calls wait", "Deploy web?", "Denied by Bob", "too late", "Deploy api?", "1 of 2 approved", "Approve"),
+                ),
+                "many options": (Outbound(card=_SELECT), ("Which region?", "Region 1", "place 7", "Region 12")),
+                "changed card": (Outbound(card=_CHANGED), ("Refund 140?", "Approved by Olga", "the shop burns", "amount", "20")),
                 "notice": (Outbound("Something went wrong", notice=True), ("Something went wrong",)),
                 "long text": (Outbound(" ".join(words)), ()),
                 "long code": (Outbound("```python\n" + "\n".join(words) + "\n```"), ()),
@@ -192,9 +236,28 @@ class ChannelContract(ABC):
                 _expect(isinstance(outcome, MessageRef), f"C10: a private message ended in {outcome!r}")
                 mine = "\n".join(await case.shown(case.reader))
                 _expect("for your eyes only" in mine, "C10: its reader doesn't see a private message")
+                await _asks_in_private(case)
             else:
                 refused = isinstance(outcome, DeliveryFailed) and outcome.permanent
                 _expect(refused, f"C10: without private delivery, it must be refused, not end in {outcome!r}")
+
+
+async def _asks_in_private(case: ChannelCase) -> None:
+    """Show a card to its reader only, settle it, and find it settled where it was shown."""
+    asked = replace(_OPEN_CARD, question="Just between us?")
+    settled = replace(_SETTLED_CARD, question="Just between us?")
+    ref = await case.channel.send(_delivery(case, "kit-ask", Outbound(card=asked, private_to=case.reader)))
+    again = await case.channel.send(_delivery(case, "kit-ask", Outbound(card=asked, private_to=case.reader), attempt=2))
+    _expect(ref == again, "C4: a repeated private card returned another ref")
+    before = await case.shown(case.reader)
+    _expect("Just between us?" in "\n".join(before), "C10: its reader doesn't see a private card")
+    await case.channel.edit(ref, _delivery(case, "kit-told", Outbound(card=settled, private_to=case.reader)))
+    after = await case.shown(case.reader)
+    _expect("Approved by Farah" in "\n".join(after), "C10: a private card was not settled")
+    if case.channel.capabilities.edit:
+        _expect(len(after) == len(before), "C5: the edit of a private card is another message")
+    seen = "\n".join(await case.shown(case.stranger))
+    _expect("Just between us?" not in seen, "C10: a stranger sees a private card")
 
 
 def _expect(kept: bool, otherwise: str) -> None:  # noqa: FBT001 - reads as an assertion

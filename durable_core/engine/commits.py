@@ -11,17 +11,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from durable_core import codec, internal
-from durable_core.clock import milliseconds
 from durable_core.engine.handles import CANCELLED, COMPLETED
 from durable_core.engine.inbox import Completion, stale
 from durable_core.engine.live import Asked, Live, is_start
 from durable_core.engine.signals import HOOK
 from durable_core.engine.starts import Parent, Start, child_admission
+from durable_core.engine.surface import Asker, Surface
 from durable_core.errors import TooLarge, Unstorable
 from durable_core.ids import request_id
 from durable_core.model import (
     Admission,
-    AnswerPolicy,
     Claim,
     CommandKind,
     EventDraft,
@@ -35,11 +34,7 @@ from durable_core.model import (
     StepDraft,
     SubmissionOutcome,
 )
-from durable_core.operations import AskOptions, EntryKind, Operation, OpKind
-
-ANYONE: Final = "*"
-"""Whom a question is asked that anybody may answer; who did stands in the answer's name."""
-PROMPT_KIND: Final = "question"
+from durable_core.operations import EntryKind, Operation, OpKind
 
 _TYPES: Final = {
     EntryKind.STEP: "step.completed",
@@ -66,13 +61,15 @@ class _Asking:
     events: list[EventDraft] = field(default_factory=list)
 
 
-def entry_commit(live: Live, completion: Completion, *, at: int, keep_ms: int | None) -> StepCommit:
+def entry_commit(live: Live, completion: Completion, *, at: int, keep_ms: int | None, surface: Surface) -> StepCommit:
     """Return the commit of an entry that the body was told of, with what it asked for then; `live` knows it already.
 
     Raises:
         Unstorable, TooLarge: something that the body asked for can't be kept.
     """
-    asking = _asking(live, keep_ms)
+    asking = _asking(live, keep_ms, surface)
+    if completion.kind is EntryKind.ANSWER:
+        asking.outbox.extend(_told_of_answer(live, completion, surface))
     consumed = _consumed(live, completion) if live.inbox else ()
     wake_at = live.wake_at()
     parks = live.replay.outcome is None and live.parks(wake_at) and len(consumed) == len(live.inbox)
@@ -149,11 +146,13 @@ def end_commit(
     seen: int,
     at: int,
     children: tuple[str, ...] = (),
+    prompts: Sequence[str] = (),
     shown: Sequence[Any] = (),
+    surface: Surface,
 ) -> StepCommit:
-    """Return the commit that ends a run; its children that nobody waits for any more are cancelled.
+    """Return the commit that ends a run; its children and its questions that nobody waits for any more are cancelled.
 
-    `shown` is what the body showed since its last entry.
+    `prompts` are its open questions, `shown` is what the body showed since its last entry.
     """
     result = internal.read(end.output)
     outcome = {COMPLETED: Outcome.COMPLETED, CANCELLED: Outcome.ABORTED}.get(end.reason, Outcome.FAILED)
@@ -161,7 +160,12 @@ def end_commit(
     events = [*_last_shown(shown), _event_of(f"run.{end.reason}", {}, refs=((part, f"step:{step_no}#/{part}"),))]
     if step_no == 0:
         events.insert(0, _event_of("run.started", {"workflow": claim.name}))
+    who = Asker(run_id=claim.run_id, workflow=claim.name, origin=start.origin, now=at)
     outbox = [internal.child_cancel(child) for child in children]
+    for prompt_id in prompts:
+        events.insert(-1, _withdrawn(prompt_id))
+        outbox += surface.resolve(who, prompt_id, PromptOutcome.CANCELLED, None)
+    outbox += surface.end(who, end.reason)
     if start.parent is not None:
         outbox.append(internal.child_result(start.parent.run_id, start.parent.op, claim.run_id, result))
     return StepCommit(
@@ -182,6 +186,20 @@ def end_commit(
         outbox=tuple(outbox),
         phase=Phase.IDLE,
         end=end.reason,
+    )
+
+
+def with_end(last: StepCommit, end: StepCommit) -> StepCommit:
+    """Return the commit of a run's last entry together with its end: one transaction, two rows of the log."""
+    return replace(
+        end,
+        step_n=last.step_n,
+        before=last.step,
+        consumed=last.consumed,
+        outcomes=(*last.outcomes, *end.outcomes),
+        events=(*last.events, *end.events),
+        outbox=(*last.outbox, *end.outbox),
+        starts=last.starts,
     )
 
 
@@ -211,34 +229,55 @@ def _last_shown(values: Sequence[Any]) -> list[EventDraft]:
     return told
 
 
-def _asking(live: Live, keep_ms: int | None) -> _Asking:
+def asker(live: Live) -> Asker:
+    """Say which run asks or shows something."""
+    return Asker(run_id=live.run_id, workflow=live.held.claim.name, origin=live.start.origin, now=live.replay.now)
+
+
+def _told_of_answer(live: Live, completion: Completion, surface: Surface) -> tuple[OutboxDraft, ...]:
+    about = completion.about
+    by = about.get("by")
+    outcome = PromptOutcome(str(about["outcome"]))
+    return surface.resolve(asker(live), str(about["request_id"]), outcome, None if by is None else str(by))
+
+
+def _asking(live: Live, keep_ms: int | None, surface: Surface) -> _Asking:
     asking = _Asking()
     for op in list(live.wants.unwritten.values()):
-        _ask(live, op, asking, keep_ms)
+        _ask(live, op, asking, keep_ms, surface)
         live.wants.write_down(op)
     if live.replay.outcome is None:
         for op_id in live.dropped:
-            _withdraw(live, op_id, asking)
+            _withdraw(live, op_id, asking, surface)
     live.dropped = []
-    asking.events.extend(_event_of("progress", {"value": value}) for value in live.replay.take_progress())
+    shown = live.replay.take_progress()
+    asking.events.extend(_event_of("progress", {"value": value}) for value in shown)
+    if shown:
+        asking.outbox.extend(surface.show(asker(live), shown))
     return asking
 
 
-def _withdraw(live: Live, op_id: str, asking: _Asking) -> None:
+def _withdraw(live: Live, op_id: str, asking: _Asking, surface: Surface) -> None:
     """Take back a question or a child that the body wants no more."""
     prompt, child = live.prompts.pop(op_id, None), live.children.pop(op_id, None)
     if prompt is not None and prompt.prompt_id not in live.settled:
         asking.settle.append(PromptSettlement(prompt_id=prompt.prompt_id, outcome=PromptOutcome.CANCELLED))
-        data = {"request_id": prompt.prompt_id, "outcome": PromptOutcome.CANCELLED.value}
-        asking.events.append(_event_of("input.resolved", data))
+        asking.events.append(_withdrawn(prompt.prompt_id))
+        asking.outbox.extend(surface.resolve(asker(live), prompt.prompt_id, PromptOutcome.CANCELLED, None))
     if child is not None and child not in live.wants.results and child not in live.wants.children:
         asking.outbox.append(internal.child_cancel(child))
 
 
-def _ask(live: Live, op: Operation, asking: _Asking, keep_ms: int | None) -> None:
+def _withdrawn(prompt_id: str) -> EventDraft:
+    return _event_of("input.resolved", {"request_id": prompt_id, "outcome": PromptOutcome.CANCELLED.value})
+
+
+def _ask(live: Live, op: Operation, asking: _Asking, keep_ms: int | None, surface: Surface) -> None:
     """Write down one thing that the body asked for."""
     if op.question is not None:
-        prompt = _prompt(live, op, op.question)
+        put = surface.ask(asker(live), op.id, op.question, request_id())
+        prompt = put.prompt
+        asking.outbox.extend(put.outbox)
         live.prompts[op.id] = Asked(prompt.prompt_id, prompt.expires_at)
         asking.prompts.append(prompt)
         data = {"op": op.id, "request_id": prompt.prompt_id}
@@ -248,37 +287,23 @@ def _ask(live: Live, op: Operation, asking: _Asking, keep_ms: int | None) -> Non
             live.children[op.id] = op.child.run_id
         claim, parent = live.held.claim, Parent(live.run_id, op.id)
         asking.starts.append(
-            child_admission(op.child, parent=parent, creator=claim.creator, deployment=claim.deployment, keep_ms=keep_ms)
+            child_admission(
+                op.child,
+                parent=parent,
+                creator=claim.creator,
+                deployment=claim.deployment,
+                keep_ms=keep_ms,
+                origin=live.start.origin,
+            )
         )
-        data = {"op": op.id, "run_id": op.child.run_id, "workflow": op.name}
-        asking.events.append(_event_of("child.started", data))
+        begun: dict[str, Any] = {"op": op.id, "run_id": op.child.run_id, "workflow": op.name}
+        if op.child.detached:
+            begun["detached"] = True
+        asking.events.append(_event_of("child.started", begun))
     elif op.hook is not None and op.hook.name not in live.tokens.values():
         live.taken.discard(op.hook.name)
         asking.addresses.append((HOOK, op.hook.name))
         asking.events.append(_awaited(op.hook.name))
-
-
-def _prompt(live: Live, op: Operation, question: AskOptions) -> PromptDraft:
-    body: dict[str, Any] = {
-        "op": op.id,
-        "text": question.text,
-        "options": [
-            {"id": option.id, "label": option.label, "description": option.description, "style": option.style}
-            for option in question.options
-        ],
-        "allow_freeform": question.allow_freeform,
-        "on_expiry": question.on_expiry,
-        "by": question.by,
-    }
-    return PromptDraft(
-        prompt_id=request_id(),
-        kind=PROMPT_KIND,
-        call_id=op.id,
-        body=codec.encode(body),
-        requester=ANYONE,
-        policy=AnswerPolicy.REQUESTER,
-        expires_at=None if question.expires is None else live.replay.now + milliseconds(question.expires),
-    )
 
 
 def _started(live: Live) -> EventDraft:

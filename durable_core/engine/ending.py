@@ -1,6 +1,7 @@
-"""Ending a workflow run by SQL alone, as operators do where no code can go on with it; whoever waits for it is told.
+"""Ending a workflow run without its body, as operators do where no code can go on with it; whoever waits for it is told.
 
-What lives here: the parent's share. What does not: the end itself (the store), cancelling, which lets the body clean up.
+What lives here: the parent's share, and which children go too. What does not: the end itself (the store), cancelling, which lets
+the body clean up.
 """
 
 from __future__ import annotations
@@ -34,6 +35,19 @@ async def end_run(store: Store, run_id: str, *, reason: str, events: Sequence[Ev
             with contextlib.suppress(NotFound, SessionEnded):
                 await store.admit(_told(parent, run_id, reason))
     return await store.end(run_id, reason=reason, events=events)
+
+
+async def children_of(store: Store, run_id: str) -> tuple[str, ...]:
+    """Return the runs that a run started and that end with it, as its events tell; some may have ended."""
+    found: list[str] = []
+    start = 0
+    while page := await store.events(run_id, start=start, hidden=True):
+        for event in page:
+            data = codec.decode(event.body) if event.type == "child.started" else None
+            if isinstance(data, dict) and not data.get("detached"):
+                found.append(str(data["run_id"]))
+        start = page[-1].seq + 1
+    return tuple(dict.fromkeys(found))
 
 
 def _told(parent: Parent, child: str, reason: str) -> Admission:

@@ -18,12 +18,13 @@ from typing import Any, Final, Self
 from durable_core import codec
 from durable_core.clock import Clock, DatabaseClock, milliseconds
 from durable_core.crypto import payload_digest
-from durable_core.engine.commits import ANYONE
-from durable_core.engine.handles import PromptView, RunHandle, RunView, Waiters, status_of
+from durable_core.engine.beginning import Beginnings
+from durable_core.engine.handles import PromptView, RunHandle, RunView, Waiters, row_view
 from durable_core.engine.opening import opened
 from durable_core.engine.runner import Runner
 from durable_core.engine.signals import by_hook, cancel_admission, signal_admission
 from durable_core.engine.starts import start_admission
+from durable_core.engine.surface import ANYONE
 from durable_core.errors import NotFound, SessionEnded
 from durable_core.ids import new_id
 from durable_core.keys import Keys
@@ -36,7 +37,7 @@ from durable_core.worker import Held, Worker, WorkerOptions
 
 DEPLOYMENT_VARIABLE: Final = "MOORINGS_DEPLOYMENT"
 _RUNS: Final = """
-    SELECT run_id, name, status, phase, end_reason, stranded, created_at, ended_at FROM moor_run
+    SELECT run_id, name, status, phase, end_reason, stranded, created_at, ended_at, wake_at FROM moor_run
     WHERE kind = 'workflow' AND (:name = '' OR name = :name) ORDER BY created_at DESC, run_id DESC LIMIT :most
 """
 _MOST: Final = 10_000
@@ -92,6 +93,7 @@ class Engine:
         self._streams: Streams | None = None
         self._runner: Runner | None = None
         self._worker: Worker | None = None
+        self._beginnings: Beginnings | None = None
         self._due = asyncio.Lock()
 
     # ── life ──
@@ -100,12 +102,9 @@ class Engine:
         """Open the store and begin to work. Raises: NoKeys, BadKeyRing, SchemaOutdated, Unavailable, Broken."""
         if self._store is not None:
             raise RuntimeError("this engine is running already")
-        if isinstance(self._database, str):
-            store = await opened(
-                self._database, keys=self._keys, clock=self._clock, migrate=self._migrate, options=self._store_options
-            )
-        else:
-            store = self._database
+        store = self._database
+        if isinstance(store, str):
+            store = await opened(store, keys=self._keys, clock=self._clock, migrate=self._migrate, options=self._store_options)
         self._store = store
         self._waiters, self._streams = Waiters(store), Streams(store)
         self._waiters.start()
@@ -123,6 +122,7 @@ class Engine:
             try:
                 self._worker = self._new_worker()
                 await self._worker.start()
+                self._beginnings = Beginnings(store, self._worker, self._options)
             except BaseException:
                 await self.close(0)
                 raise
@@ -136,6 +136,9 @@ class Engine:
 
     async def close(self, seconds: float = 30.0) -> None:
         """Let what runs end for so long, give the rest back, and disconnect; nothing is lost or charged."""
+        beginnings, self._beginnings = self._beginnings, None
+        if beginnings is not None:
+            await beginnings.close()
         worker, self._worker = self._worker, None
         if worker is not None:
             await worker.drain(seconds)
@@ -225,7 +228,7 @@ class Engine:
             wake_at=await self._time(delay, at),
             keep_ms=self._keep_ms,
         )
-        return RunHandle(self, (await self.store.admit(admission)).run_id)
+        return RunHandle(self, (await (self._beginnings or self.store).admit(admission)).run_id)
 
     async def _time(self, delay: timedelta | None, at: datetime | None) -> int | None:
         if at is not None:
@@ -241,7 +244,8 @@ class Engine:
     async def runs(self, *, status: str | None = None, workflow: str | None = None, limit: int = 100) -> list[RunView]:
         """Return runs, the youngest first; `status` as in `RunView`, looked for among the youngest 10,000."""
         most = limit if status is None else _MOST
-        views = [_view(row) for row in await self.store.rows(_RUNS, {"name": workflow or "", "most": most})]
+        rows, now = await self.store.rows(_RUNS, {"name": workflow or "", "most": most}), await self.store.now()
+        views = [row_view(row, now) for row in rows]
         return [view for view in views if status is None or view.status == status][:limit]
 
     async def events(self, run_id: str, *, start: int = 0, follow: bool = False) -> AsyncIterator[EventView]:
@@ -389,9 +393,3 @@ def _check_answer(body: dict[str, Any], option_id: str | None, text: str | None)
         raise ValueError(f"the question has no option {option_id!r}; it has {', '.join(ids) or 'none'}")
     if option_id is None and not body.get("allow_freeform"):
         raise ValueError(f"the question takes no text; its options are {', '.join(ids)}")
-
-
-def _view(row: tuple[Any, ...]) -> RunView:
-    run_id, name, status, phase, end_reason, stranded, created_at, ended_at = row
-    word = status_of(status, phase, end_reason, stranded)
-    return RunView(run_id=run_id, workflow=name, status=word, reason=stranded, created_at=created_at, ended_at=ended_at)

@@ -82,6 +82,10 @@ class Waiters:
             self._busy.discard(run_id)
             self._on_change((run_id,))
 
+    def is_busy(self, run_id: str) -> bool:
+        """Whether this process advances a run."""
+        return run_id in self._busy
+
     def ended(self, run_id: str, reason: str, output: bytes) -> None:
         """Tell who waits how a run has ended: its end is committed."""
         for flag in self._flags.get(run_id, ()):
@@ -97,7 +101,10 @@ class Waiters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """Where a workflow run stands: running, waiting, stranded, completed, failed or cancelled; times in milliseconds."""
+    """Where a workflow run stands: running, waiting, stranded, completed, failed or cancelled; times in milliseconds.
+
+    One that is to start later is waiting until then.
+    """
 
     run_id: str
     workflow: str
@@ -154,9 +161,10 @@ class RunHandle:
                 while True:
                     flag.clear()
                     try:
-                        run = await self.engine.store.run(self.run_id)
-                        if run.status is RunStatus.ENDED:
-                            return await result_of(self.engine.store, run)
+                        if not self.engine.waiters.is_busy(self.run_id):  # else its end is told, or that it was given back
+                            run = await self.engine.store.run(self.run_id)
+                            if run.status is RunStatus.ENDED:
+                                return await result_of(self.engine.store, run)
                     except Unavailable:
                         await asyncio.sleep(AGAIN_SECONDS)
                     else:
@@ -166,7 +174,8 @@ class RunHandle:
 
     async def status(self) -> RunView:
         """Where it stands. Raises: NotFound."""
-        return view_of(await self.engine.store.run(self.run_id))
+        run = await self.engine.store.run(self.run_id)
+        return view_of(run, 0 if run.wake_at is None else await self.engine.store.now())
 
     async def signal(self, name: str, value: Any = None, *, key: str | None = None, by: str = "") -> None:
         """Send it a signal, kept until it waits for it."""
@@ -207,22 +216,34 @@ def _result(run_id: str, reason: str, body: bytes) -> Any:
     raise RunFailed(run_id, error["code"], error["message"], error.get("type", ""))
 
 
-def view_of(run: Run) -> RunView:
-    """Say where a run stands."""
+def view_of(run: Run, now: int) -> RunView:
+    """Say where a run stands at a time."""
     return RunView(
         run_id=run.run_id,
         workflow=run.name,
-        status=status_of(run.status, run.phase, run.end_reason, run.stranded),
+        status=status_of(run.status, run.phase, run.end_reason, run.stranded, delayed=is_delayed(run.phase, run.wake_at, now)),
         reason=run.stranded,
         created_at=run.created_at,
         ended_at=run.ended_at,
     )
 
 
-def status_of(status: str, phase: str, end_reason: str | None, stranded: str | None) -> str:
+def is_delayed(phase: str, wake_at: int | None, now: int) -> bool:
+    """Whether an open run has not begun, and isn't to begin yet."""
+    return phase == Phase.IDLE and wake_at is not None and wake_at > now
+
+
+def status_of(status: str, phase: str, end_reason: str | None, stranded: str | None, *, delayed: bool) -> str:
     """Say in a word where a run stands."""
     if status == RunStatus.ENDED:
         return end_reason if end_reason in {COMPLETED, FAILED} else CANCELLED
     if stranded is not None:
         return "stranded"
-    return "waiting" if phase == Phase.WAITING else "running"
+    return "waiting" if phase == Phase.WAITING or delayed else "running"
+
+
+def row_view(row: tuple[Any, ...], now: int) -> RunView:
+    """Return a run as its columns tell of it."""
+    run_id, name, status, phase, end_reason, stranded, created_at, ended_at, wake_at = row
+    word = status_of(status, phase, end_reason, stranded, delayed=is_delayed(phase, wake_at, now))
+    return RunView(run_id=run_id, workflow=name, status=word, reason=stranded, created_at=created_at, ended_at=ended_at)

@@ -157,6 +157,10 @@ class Live:
         self.steps.stop(op_id)
         self.dropped.append(op_id)
 
+    def unanswered(self) -> tuple[str, ...]:
+        """Return the questions that are open, as far as is known."""
+        return tuple(prompt.prompt_id for prompt in self.prompts.values() if prompt.prompt_id not in self.settled)
+
     # ── what is due ──
 
     def begin_steps(self) -> None:

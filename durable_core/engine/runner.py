@@ -14,13 +14,15 @@ from typing import Any, Final, cast
 
 from durable_core import codec
 from durable_core.clock import Clock
-from durable_core.engine.commits import End, end_commit, entry_commit, without_hook
+from durable_core.engine.commits import End, end_commit, entry_commit, with_end, without_hook
+from durable_core.engine.ending import children_of
 from durable_core.engine.handles import CANCELLED, COMPLETED, FAILED
 from durable_core.engine.inbox import Completion, next_completion, read_command, unanswered
 from durable_core.engine.live import GRACE_MS, Live
 from durable_core.engine.loading import WarmBodies, cold, warm
 from durable_core.engine.starts import read_header
 from durable_core.engine.steps import LEAVE_SECONDS, VALUE_LIMIT, unstorable
+from durable_core.engine.surface import Alone, Surface
 from durable_core.engine.threads import Threads, being_cancelled, wording
 from durable_core.errors import (
     AddressTaken,
@@ -68,6 +70,10 @@ class Runner:
     threads: Threads = field(default_factory=Threads)
     poll: float = 1.0
     """How often a clock that is set by hand is looked at."""
+    surface: Surface = field(default_factory=Alone)
+    """Where runs show what they ask and how far they are."""
+    deps: object = None
+    """What steps find in their `step_context().deps`."""
     on_end: Callable[[str, str, bytes], object] = lambda *_: None
     """Told of each run that it has ended: its id, the reason, the output."""
     abilities: Abilities = field(init=False)
@@ -95,6 +101,7 @@ class Runner:
             if live is None:
                 return
             live.steps.fence = (self.store, claim.epoch)
+            live.steps.deps, live.steps.origin = self.deps, live.start.origin
             try:
                 await self._advance(live)
             except _Anew:
@@ -158,8 +165,9 @@ class Runner:
             if completion is None and (live.over or live.wants.unwritten or (live.step_no == 0 and live.parks(live.wake_at()))):
                 completion = Completion(kind=EntryKind.ASKED)
             if completion is not None:
-                if await self._write(live, completion):
-                    return True
+                left = await self._write(live, completion)
+                if left is not None:
+                    return left
                 continue
             live.begin_steps()
             if live.steps.ended:
@@ -178,8 +186,8 @@ class Runner:
 
     # ── an entry ──
 
-    async def _write(self, live: Live, completion: Completion) -> bool:
-        """Tell the body what happened and write both down; True when the run was given back with it."""
+    async def _write(self, live: Live, completion: Completion) -> bool | None:
+        """Tell the body what happened and write both down; True when the run was given back with it, False when it ended."""
         at = max(live.at, live.now(), completion.at or 0)
         if completion.kind not in _UNTOLD:
             output = completion.told or cast("dict[str, Any]", codec.decode(completion.output))
@@ -197,13 +205,16 @@ class Runner:
             self._remember(live, completion, output, at)
         live.look()
         try:
-            commit = entry_commit(live, completion, at=at, keep_ms=self.keep_ms)
+            commit = entry_commit(live, completion, at=at, keep_ms=self.keep_ms, surface=self.surface)
         except (Unstorable, TooLarge) as error:
             await self._end(live, End.of(FAILED, code=unstorable(error).code, message=wording(error)))
             return False
+        if _ends(live, commit):
+            await self._end(live, self._outcome(live), last=commit)
+            return False
         committed, released = await self._commit(live, commit, settles=bool(completion.settle))
         live.take_over(committed, commit.consumed)
-        return released
+        return True if released else None
 
     def _remember(self, live: Live, completion: Completion, output: dict[str, Any], at: int) -> None:
         if completion.kind is EntryKind.CANCEL:
@@ -232,6 +243,9 @@ class Runner:
 
     async def _wait(self, live: Live, wake_at: int | None) -> None:
         """Wait for an attempt, a change or a time."""
+        await asyncio.sleep(0)  # many a step has ended by then
+        if live.steps.ended:
+            return
         changed = live.held.changed
         if changed.is_set():
             await self._moved(live, SETTLE_SECONDS)
@@ -261,20 +275,23 @@ class Runner:
     # ── the end ──
 
     async def _finish(self, live: Live) -> None:
+        if live.cancel_at is None:
+            await self._end(live, self._outcome(live))
+            return
+        await self._grace(live, live.cancel_at + GRACE_MS)
+        await self._end(live, End.of(CANCELLED, code="cancelled", message="it was cancelled"))
+
+    def _outcome(self, live: Live) -> End:
+        """Say how a run that nobody cancelled ends."""
         outcome = live.replay.outcome
-        if live.cancel_at is not None:
-            await self._grace(live, live.cancel_at + GRACE_MS)
-            end = End.of(CANCELLED, code="cancelled", message="it was cancelled")
-        elif isinstance(outcome, Raised):
-            end = _failed(outcome.error)
-        else:
-            value = None if outcome is None else outcome.value
-            try:
-                end = End(COMPLETED, codec.encode({"ok": True, "value": value}, limit=VALUE_LIMIT))
-            except (Unstorable, TooLarge) as error:
-                why = unstorable(error)
-                end = End.of(FAILED, code=why.code, message=f"its result: {why.message}", type_name=why.type)
-        await self._end(live, end)
+        if isinstance(outcome, Raised):
+            return _failed(outcome.error)
+        value = None if outcome is None else outcome.value
+        try:
+            return End(COMPLETED, codec.encode({"ok": True, "value": value}, limit=VALUE_LIMIT))
+        except (Unstorable, TooLarge) as error:
+            why = unstorable(error)
+            return End.of(FAILED, code=why.code, message=f"its result: {why.message}", type_name=why.type)
 
     async def _grace(self, live: Live, until: int) -> None:
         """Let what a cancel stopped come to its end, up to a time."""
@@ -283,7 +300,8 @@ class Runner:
             seconds = (until - live.now()) / 1000
             await live.steps.left(min(seconds, self.poll) if self.clock.override() is not None else seconds)
 
-    async def _end(self, live: Live, end: End) -> None:
+    async def _end(self, live: Live, end: End, *, last: StepCommit | None = None) -> None:
+        """End a run, in one commit with the last entry if there is one to write."""
         live.steps.let_go()
         wants = live.wants
         children = [one for one in live.children.values() if one not in wants.results and not wants.outlives(one)]
@@ -291,16 +309,38 @@ class Runner:
         claim = live.held.claim
         ended = tuple(dict.fromkeys(children))
         shown = live.replay.take_progress()
-        await self._surely(
-            end_commit(claim, live.start, end, step_no=live.step_no, seen=live.seen, at=at, children=ended, shown=shown)
+        commit = end_commit(
+            claim,
+            live.start,
+            end,
+            step_no=live.step_no if last is None else live.step_no + 1,
+            seen=live.seen,
+            at=at,
+            children=ended,
+            prompts=live.unanswered(),
+            shown=shown,
+            surface=self.surface,
         )
+        await self._surely(commit if last is None else with_end(last, commit))
         self.on_end(claim.run_id, end.reason, end.output)
 
     async def _end_unseen(self, claim: Claim, end: End) -> None:
         """End a run whose body is not there."""
         start = read_header(claim.header, claim.run_id)
-        seen = claim.signals.inbox_seq
-        await self._surely(end_commit(claim, start, end, step_no=claim.step_no, seen=seen, at=claim.now))
+        prompts = tuple(prompt.prompt_id for prompt in claim.prompts if prompt.outcome is None)
+        await self._surely(
+            end_commit(
+                claim,
+                start,
+                end,
+                step_no=claim.step_no,
+                seen=claim.signals.inbox_seq,
+                at=claim.now,
+                children=await children_of(self.store, claim.run_id) if claim.step_no else (),
+                prompts=prompts,
+                surface=self.surface,
+            )
+        )
 
     async def _surely(self, commit: StepCommit) -> Committed:
         """Commit, again where the database was away for moments: a step that was done is not to be done again for that."""
@@ -341,6 +381,11 @@ _CODES: Final = {"NotDurable": "not_durable", "BodyBlocked": "body_blocked"}
 def _ring(*bells: asyncio.Event) -> None:
     for bell in bells:
         bell.set()
+
+
+def _ends(live: Live, commit: StepCommit) -> bool:
+    """Whether a run ends with what this entry told its body, and both can be committed as they are."""
+    return live.replay.outcome is not None and live.cancel_at is None and not (commit.settle or commit.addresses)
 
 
 def _failed(error: BaseException) -> End:

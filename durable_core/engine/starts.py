@@ -36,6 +36,8 @@ class Start:
     kwargs: dict[str, Any]
     submission: str
     parent: Parent | None
+    origin: Any = None
+    """Where it comes from, as the layer above said; its children's as well."""
 
 
 def start_admission(
@@ -51,6 +53,7 @@ def start_admission(
     parent: Parent | None = None,
     wake_at: int | None = None,
     keep_ms: int | None = None,
+    origin: Any = None,
 ) -> Admission:
     """Return the one input of a new run.
 
@@ -62,6 +65,8 @@ def start_admission(
     header: dict[str, Any] = {**given, "submission": submission}
     if parent is not None:
         header["parent"] = {"run_id": parent.run_id, "op": parent.op}
+    if origin is not None:
+        header["origin"] = origin
     new = NewRun(
         run_id=run_id or new_id(RUN_PREFIX),
         kind=RunKind.WORKFLOW,
@@ -86,7 +91,9 @@ def start_admission(
     )
 
 
-def child_admission(child: ChildStart, *, parent: Parent, creator: str, deployment: str, keep_ms: int | None = None) -> Admission:
+def child_admission(
+    child: ChildStart, *, parent: Parent, creator: str, deployment: str, keep_ms: int | None = None, origin: Any = None
+) -> Admission:
     """Return what starts a child with its parent's commit, once however often it is tried.
 
     Raises:
@@ -103,13 +110,20 @@ def child_admission(child: ChildStart, *, parent: Parent, creator: str, deployme
         run_id=child.run_id,
         parent=parent,
         keep_ms=keep_ms,
+        origin=origin,
     )
 
 
 def read_header(header: bytes, run_id: str) -> Start:
     """Read a run's header. Raises: Stranded."""
     data = formats.read(formats.Kind.HEADER, header, run_id=run_id)
-    return Start(args=data["args"], kwargs=data["kwargs"], submission=data["submission"], parent=_parent(data))
+    return Start(
+        args=data["args"],
+        kwargs=data["kwargs"],
+        submission=data["submission"],
+        parent=_parent(data),
+        origin=data.get("origin"),
+    )
 
 
 def parent_of(header: bytes) -> Parent | None:

@@ -85,6 +85,8 @@ class Steps:
     """Those whose log doesn't say yet that they began more than once."""
     fence: tuple[Store, int] | None = None
     """The store, and the epoch under which the run is held: what attempts begun from now on claim keys under."""
+    deps: object = None
+    origin: object = None
 
     def begin(self, op: Operation) -> None:
         """Begin the next attempt of a step, unless too many were cut off."""
@@ -165,7 +167,15 @@ class Steps:
             loop = asyncio.get_running_loop()
             claimer = Claimer(store=store, run_id=self.run_id, epoch=epoch, operation_id=op.id, attempt=number, loop=loop)
         key = f"{self.run_id}:{op.id}"
-        return StepContext(run_id=self.run_id, operation_id=op.id, attempt=number, idempotency_key=key, claimer=claimer)
+        return StepContext(
+            run_id=self.run_id,
+            operation_id=op.id,
+            attempt=number,
+            idempotency_key=key,
+            claimer=claimer,
+            deps=self.deps,
+            origin=self.origin,
+        )
 
 
 async def limited(call: partial[Any], *, name: str, threads: Threads, seconds: float | None) -> Ended:

@@ -10,6 +10,8 @@ from durable_core.model.commits import (
     Move,
     PromptDraft,
     PromptSettlement,
+    PromptUpdate,
+    SeenOpen,
     StepCommit,
     StepDraft,
     SubmissionOutcome,
@@ -17,7 +19,7 @@ from durable_core.model.commits import (
 from durable_core.model.events import Event, EventDraft
 from durable_core.model.keyclaims import ClaimedKey, ClaimState, KeyRequest
 from durable_core.model.outbox import INTERNAL, Buried, Lane, OutboxDraft, OutboxItem, Postponed, Sent
-from durable_core.model.prompts import AnswerReceipt, Interaction, Prompt, PromptAnswer, Verdict
+from durable_core.model.prompts import AnswerReceipt, AuditEntry, Interaction, Prompt, PromptAnswer, Verdict, Vote
 from durable_core.model.runs import Claim, Command, Record, Run, Signals, Step
 from durable_core.model.statuses import (
     ALONE_AFTER_CRASHES,
@@ -32,7 +34,7 @@ from durable_core.model.statuses import (
     RunKind,
     RunStatus,
 )
-from durable_core.model.workers import SESSIONS, Abilities, ClaimRequest, DueWork, Incarnation
+from durable_core.model.workers import SESSIONS, Abilities, ClaimRequest, DueWork, Holdings, Incarnation
 from durable_core.versions import CURRENT_SPEC, MIN_READABLE_SPEC
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "AnswerPolicy",
     "AnswerReceipt",
     "AnswerStatus",
+    "AuditEntry",
     "Buried",
     "Claim",
     "ClaimRequest",
@@ -59,6 +62,7 @@ __all__ = [
     "Event",
     "EventDraft",
     "Extra",
+    "Holdings",
     "Incarnation",
     "Interaction",
     "KeyRequest",
@@ -75,12 +79,14 @@ __all__ = [
     "PromptDraft",
     "PromptOutcome",
     "PromptSettlement",
+    "PromptUpdate",
     "Receipt",
     "Record",
     "RecordKind",
     "Run",
     "RunKind",
     "RunStatus",
+    "SeenOpen",
     "Sent",
     "Signals",
     "Step",
@@ -92,4 +98,5 @@ __all__ = [
     "ToNew",
     "ToRun",
     "Verdict",
+    "Vote",
 ]

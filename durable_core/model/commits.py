@@ -25,6 +25,25 @@ class PromptDraft:
     requester: str
     policy: AnswerPolicy
     expires_at: int | None
+    quorum: int = 1
+    answerers: tuple[str, ...] = ()
+    asked: str = ""
+    remind_at: int | None = None
+    group: str | None = None
+    """The first prompt of those that share one card: their copies are edited together. The first names itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptUpdate:
+    """Other times for a prompt that is still open; with `level`, it is handed to others. Each posted copy is edited."""
+
+    prompt_id: str
+    expires_at: int | None
+    remind_at: int | None
+    level: int | None = None
+    asked: str | None = None
+    """Who is asked from now on, in words; None leaves it."""
+    answerers: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +95,8 @@ class StepCommit:
     step_n: int
     """Must equal the run's `step_no`, or the claim is stale."""
     step: StepDraft
+    before: StepDraft | None = None
+    """A step that was finished just before, with nothing between the two: it is `step_n`, and `step` the one after it."""
     seen: int
     """Highest command seq this worker knows of; more than that wakes the run again."""
     consumed: tuple[int, ...] = ()
@@ -88,6 +109,8 @@ class StepCommit:
     outbox: tuple[OutboxDraft, ...] = ()
     prompts: tuple[PromptDraft, ...] = ()
     settle: tuple[PromptSettlement, ...] = ()
+    updates: tuple[PromptUpdate, ...] = ()
+    """One that names a prompt which is settled by now refuses the commit with `PromptTaken`."""
     addresses: tuple[tuple[str, str], ...] = ()
     """(channel, address) pairs that the run owns from now on, until it ends."""
     starts: tuple[Admission, ...] = ()
@@ -103,6 +126,11 @@ class StepCommit:
     """A reason ends the run: addresses are freed, unconsumed input is aborted, open prompts are cancelled."""
     extra: tuple[Extra, ...] = ()
 
+    @property
+    def last_n(self) -> int:
+        """The number of `step`: what is consumed is consumed by it."""
+        return self.step_n if self.before is None else self.step_n + 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
@@ -113,3 +141,11 @@ class Committed:
     commands: tuple[Command, ...]
     """Came in since `seen`; empty when the run was released."""
     now: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenOpen:
+    """What was open in a run when its end was worded: the events of the end tell of this turn and of these prompts."""
+
+    turn_id: str | None
+    prompts: frozenset[str]

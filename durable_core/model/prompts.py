@@ -13,6 +13,17 @@ from durable_core.model.statuses import AnswerPolicy, AnswerStatus, PromptOutcom
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Vote:
+    """One person's answer to a prompt that counts; a person has one."""
+
+    principal: str
+    name: str
+    option_id: str
+    via: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
     """A question to a person, open until `outcome` is set."""
 
@@ -34,6 +45,18 @@ class Prompt:
     settled_via: str | None = None
     settled_at: int | None = None
     note: bytes | None = None
+    quorum: int = 1
+    """How many different people have to approve; one who denies ends it."""
+    answerers: tuple[str, ...] = ()
+    """Who may answer, where the policy is LISTED."""
+    asked: str = ""
+    """Who was asked, in words."""
+    remind_at: int | None = None
+    level: int = 0
+    """How often it was handed to others, since nobody had answered in time."""
+    group: str | None = None
+    """The first prompt of those that share one card; None for one with a card of its own."""
+    votes: tuple[Vote, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +81,17 @@ class PromptAnswer:
     refused: str | None = None
     """Why it is refused whatever the prompt says: taken down, settles nothing."""
     tell: OutboxDraft | None = None
-    """Owed to the one who answered when the answer settles nothing."""
+    """Owed to the one who answered when the answer settles nothing; once, where several answers name one delivery."""
     events: tuple[EventDraft, ...] = ()
     """Appended when the answer settles the prompt."""
+    counted: tuple[EventDraft, ...] = ()
+    """When the answer counts and more are needed, the one for its place among the votes is appended, or the last."""
+    where: str = ""
+    """From where it came, for the audit: a channel and an address, or the name of an interface."""
+    judge: bool = False
+    """A worker evaluates it even where the policy is data: it changes what would run."""
+    override: bool = False
+    """Given by a right of its own, whatever the policy and the quorum say; the note holds the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +126,43 @@ class Verdict:
     interaction_id: str
     epoch: int
     allowed: bool
+    level: int | None = None
+    """The prompt's level that it is about; a prompt that was handed on since asks others."""
     reason: str | None = None
     name: str | None = None
     """The answerer's name where the worker found it out."""
     tell: OutboxDraft | None = None
     """Owed to the one who answered when the answer settles nothing."""
     events: tuple[EventDraft, ...] = ()
+    counted: tuple[EventDraft, ...] = ()
+    """As in `PromptAnswer`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One link of the chain that says who was asked, who answered, how and when; it outlives the content.
+
+    `shown` is the SHA-256 of the prompt's stored body, in hex: what the person saw. `hash` covers all other fields and `prev`,
+    the hash of the entry before.
+    """
+
+    n: int
+    at: int
+    act: str
+    """`settled`, `counted`, `refused`, `overridden`, `moved` (handed to others)."""
+    run_id: str
+    prompt_id: str
+    kind: str
+    requester: str
+    asked: str
+    asked_at: int
+    shown: str
+    principal: str | None
+    """Who answered; None where nobody did."""
+    via: str
+    where: str
+    option_id: str | None
+    outcome: str | None
+    reason: str | None
+    prev: str
+    hash: str

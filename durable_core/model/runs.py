@@ -39,6 +39,8 @@ class Run:
     """When its content was deleted."""
     redactions: int = 0
     """How often bodies of it were replaced; one who knows a fold of another number has to fold it anew."""
+    wake_at: int | None = None
+    """When it is to be looked at; None while somebody holds it, or nothing is expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,12 +72,16 @@ class AnswerStatus(StrEnum):
     ALREADY_SETTLED = "already_settled"
     REFUSED = "refused"
     PENDING = "pending"
+    COUNTED = "counted"
+    """It counts, and more people have to say the same before the prompt is settled."""
 
 
 class AnswerPolicy(StrEnum):
     """Who may answer: data that settles in the admission, or a function that a worker evaluates (CORE 8)."""
 
     REQUESTER = "requester"
+    LISTED = "listed"
+    """Whom the prompt's `answerers` name."""
     FUNCTION = "function"
 
 

@@ -1,6 +1,6 @@
 """Workers: what they can read and do, what they ask for, what is due.
 
-What lives here: abilities, incarnations, claim requests, due work. What does not: the loop (durable_core/worker.py).
+What lives here: abilities, incarnations, claim requests, holdings, due work. What does not: the loop (durable_core/worker.py).
 """
 
 from __future__ import annotations
@@ -54,6 +54,18 @@ class ClaimRequest:
     alone: bool = False
     """Nothing else runs here: a run that crashed its workers may be taken, by itself."""
     abilities: Abilities = SESSIONS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holdings:
+    """All that a worker holds, each with the epoch of its claim."""
+
+    runs: tuple[tuple[str, int], ...] = ()
+    """By run id."""
+    lanes: tuple[tuple[str, str, int], ...] = ()
+    """By channel and address."""
+    interactions: tuple[tuple[str, str, int], ...] = ()
+    """By run id and interaction id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,11 +14,11 @@ from durable_core.codec import Storable, encode
 from durable_core.model import AnswerStatus, EventDraft, Phase, PromptAnswer, StepCommit
 
 STEP: Final = "run.step"
-"""A step is finished: its number, the run's phase and turn from then on, and all that the commit settled and opened.
+"""A step is finished: its number, the run's phase and turn from then on, and all that the commit settled, moved and opened.
 
 One without it left the run running, in no turn, and did nothing else."""
 ANSWERED: Final = "run.answered"
-"""An answer settled its prompt, or a worker decided that it doesn't."""
+"""An answer settled its prompt or counts, or a worker decided that it does neither."""
 ENDED: Final = "run.ended"
 """The run was ended by SQL alone; a commit that ends it says so itself."""
 STRANDED: Final = "run.stranded"
@@ -29,7 +29,7 @@ _LEAST: Final = 2
 
 def of_commit(commit: StepCommit) -> tuple[EventDraft, ...]:
     """Tell of a finished step, unless its row says it all; what there is nothing of is left out, since most steps have little."""
-    told: dict[str, Storable] = {"n": commit.step_n, "phase": commit.phase.value}
+    told: dict[str, Storable] = {"n": commit.last_n, "phase": commit.phase.value}
     if commit.turn_id is not None:
         told["turn"] = commit.turn_id
     if commit.consumed:
@@ -38,10 +38,7 @@ def of_commit(commit: StepCommit) -> tuple[EventDraft, ...]:
             told["link"] = commit.link_turn
     if commit.outcomes:
         told["outcomes"] = {item.submission_id: item.outcome.value for item in commit.outcomes}
-    if commit.prompts:
-        told["asked"] = [prompt.prompt_id for prompt in commit.prompts]
-    if commit.settle:
-        told["settled"] = {item.prompt_id: item.outcome.value for item in commit.settle}
+    told |= _of_prompts(commit)
     if commit.starts:
         told["starts"] = [[start.source, start.key] for start in commit.starts]
     if commit.addresses:
@@ -52,11 +49,24 @@ def of_commit(commit: StepCommit) -> tuple[EventDraft, ...]:
     return () if plain else (_hidden(STEP, told),)
 
 
-def of_answer(answer: PromptAnswer, status: AnswerStatus) -> EventDraft:
-    """Tell of an answer that was decided: `outcome` is there when it settled its prompt."""
+def _of_prompts(commit: StepCommit) -> dict[str, Storable]:
+    told: dict[str, Storable] = {}
+    if commit.prompts:
+        told["asked"] = [prompt.prompt_id for prompt in commit.prompts]
+    if commit.settle:
+        told["settled"] = {item.prompt_id: item.outcome.value for item in commit.settle}
+    if commit.updates:
+        told["moved"] = {item.prompt_id: [item.expires_at, item.remind_at, item.level] for item in commit.updates}
+    return told
+
+
+def of_answer(answer: PromptAnswer, status: AnswerStatus, *, votes: bool = False) -> EventDraft:
+    """Tell of an answer that was decided: `outcome` is there when it settled its prompt, `vote` when it is kept as a vote."""
     told: dict[str, Storable] = {"submission": answer.submission_id, "prompt": answer.prompt_id, "status": status.value}
     if status is AnswerStatus.SETTLED:
         told["outcome"] = answer.outcome.value
+    if votes:
+        told["vote"] = answer.principal
     return _hidden(ANSWERED, told)
 
 

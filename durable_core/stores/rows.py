@@ -6,19 +6,24 @@ What lives here: column lists and the constructors that read them. What does not
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from dataclasses import astuple
+from typing import Any, Final, Protocol
 
 import orjson
 
-from durable_core.codec import decode, encode
+from durable_core import versions
+from durable_core.errors import CannotOpen, ContentGone, KeyMissing
 from durable_core.model import (
     Abilities,
+    Admission,
     AnswerPolicy,
-    AnswerStatus,
+    AuditEntry,
     Claim,
+    ClaimRequest,
     Command,
     CommandKind,
     Event,
+    NewRun,
     Outcome,
     Phase,
     Prompt,
@@ -31,18 +36,21 @@ from durable_core.model import (
     Signals,
     Step,
     Submission,
+    Vote,
 )
-from durable_core.stores import sealing
+from durable_core.stores import judging, sealing
 from durable_core.stores.sealing import Place
 
 Columns = Sequence[Any]
 
+FIRST: Final = 1
+"""The number of a new run's first command."""
 REMEMBERED_MS: Final = 900_000
 """How long a worker that has gone is remembered; longer than it takes until a run is stranded."""
 
 RUN: Final = (
     "run_id, name, status, phase, creator, header, turn_id, step_no, attempt, event_index, spec_version, deployment,"
-    " created_at, deadline_at, ended_at, end_reason, kind, stranded, purged_at, redactions"
+    " created_at, deadline_at, ended_at, end_reason, kind, stranded, purged_at, redactions, wake_at"
 )
 CLAIM: Final = (
     "run_id, epoch, owner, name, creator, header, spec_version, deployment, step_no, attempt, charged, crashes, last_error,"
@@ -55,9 +63,15 @@ STEP: Final = "run_id, n, kind, name, attempt, spec_version, deployment, input, 
 EVENT: Final = "run_id, seq, idx, type, body, refs, attempt, at"
 PROMPT: Final = (
     "p.prompt_id, p.run_id, p.kind, p.step_n, p.call_id, p.body, p.requester, p.policy, p.created_seq, p.created_at,"
-    " p.expires_at, p.outcome, p.option_id, p.settled_by, p.settled_name, p.settled_via, p.settled_at, p.note"
+    " p.expires_at, p.outcome, p.option_id, p.settled_by, p.settled_name, p.settled_via, p.settled_at, p.note,"
+    " p.quorum, p.answerers, p.asked, p.remind_at, p.level, p.group_id"
 )
-PROMPT_WIDTH: Final = 18
+"""Without the votes, which a dialect's `votes.PROMPT` has behind these."""
+PROMPT_WIDTH: Final = 25
+AUDIT: Final = (
+    "n, at, act, run_id, prompt_id, kind, requester, asked, asked_at, shown, principal, via, place, option_id, outcome, reason,"
+    " prev, hash"
+)
 SUBMISSION: Final = (
     "a.submission_id, a.run_id, a.source, a.kind, a.seq, a.turn_id, a.outcome, a.detail, a.reply_step, a.at, a.done_at,"
     " c.taken_step, r.phase, r.turn_id"
@@ -70,6 +84,24 @@ class Opener(Protocol):
     def open(self, run_id: str, sealed: bytes, at: Place) -> bytes: ...
 
     def open_optional(self, run_id: str, sealed: bytes | None, at: Place) -> bytes | None: ...
+
+
+class Lenient:
+    """Opens what opens, and gives nothing for the rest: for whoever has to get to an end whatever is in a row."""
+
+    def __init__(self, opener: Opener) -> None:
+        self._opener = opener
+
+    def open(self, run_id: str, sealed: bytes, at: Place) -> bytes:
+        """Open a value; empty where it doesn't open."""
+        try:
+            return self._opener.open(run_id, sealed, at)
+        except (KeyMissing, CannotOpen, ContentGone):
+            return b""
+
+    def open_optional(self, run_id: str, sealed: bytes | None, at: Place) -> bytes | None:
+        """Open a value that may be missing."""
+        return None if sealed is None else self.open(run_id, sealed, at)
 
 
 def run(opener: Opener, row: Columns) -> Run:
@@ -95,6 +127,7 @@ def run(opener: Opener, row: Columns) -> Run:
         stranded=row[17],
         purged_at=row[18],
         redactions=row[19],
+        wake_at=row[20],
     )
 
 
@@ -193,7 +226,7 @@ def event(opener: Opener, row: Columns) -> Event:
 
 
 def prompt(opener: Opener, row: Columns) -> Prompt:
-    """Read `PROMPT`."""
+    """Read `PROMPT` and the votes behind it."""
     prompt_id, run_id = row[0], row[1]
     return Prompt(
         prompt_id=prompt_id,
@@ -203,7 +236,7 @@ def prompt(opener: Opener, row: Columns) -> Prompt:
         call_id=row[4],
         body=opener.open(run_id, row[5], sealing.prompt_body(prompt_id)),
         requester=row[6],
-        policy=AnswerPolicy(row[7]),
+        policy=_policy(row[7]),
         created_seq=row[8],
         created_at=row[9],
         expires_at=row[10],
@@ -214,7 +247,59 @@ def prompt(opener: Opener, row: Columns) -> Prompt:
         settled_via=row[15],
         settled_at=row[16],
         note=opener.open_optional(run_id, row[17], sealing.prompt_note(prompt_id)),
+        quorum=row[18],
+        answerers=tuple(orjson.loads(row[19])),
+        asked=row[20],
+        remind_at=row[21],
+        level=row[22],
+        group=row[23],
+        votes=() if row[24] is None else _votes(row[24]),
     )
+
+
+def _policy(word: str) -> AnswerPolicy:
+    """Read who may answer; a word of a newer version leaves it to a worker, who finds out that it can't read the prompt."""
+    try:
+        return AnswerPolicy(word)
+    except ValueError:
+        return AnswerPolicy.FUNCTION
+
+
+def _votes(text: str) -> tuple[Vote, ...]:
+    """Read votes, each an array of principal, name, option, way and time."""
+    found = orjson.loads(text)
+    return judging.in_order(
+        Vote(principal=who, name=name, option_id=option, via=via, at=at) for who, name, option, via, at in found
+    )
+
+
+def audit(row: Columns) -> AuditEntry:
+    """Read `AUDIT`."""
+    return AuditEntry(
+        n=row[0],
+        at=row[1],
+        act=row[2],
+        run_id=row[3],
+        prompt_id=row[4],
+        kind=row[5],
+        requester=row[6],
+        asked=row[7],
+        asked_at=row[8],
+        shown=row[9],
+        principal=row[10],
+        via=row[11],
+        where=row[12],
+        option_id=row[13],
+        outcome=row[14],
+        reason=row[15],
+        prev=row[16],
+        hash=row[17],
+    )
+
+
+def audited(entry: AuditEntry) -> tuple[str | int | None, ...]:
+    """Write `AUDIT`."""
+    return astuple(entry)
 
 
 def submission(opener: Opener, row: Columns) -> Submission:
@@ -251,6 +336,52 @@ def abilities(able: Abilities) -> dict[str, str | int]:
     }
 
 
+def is_able(able: Abilities, new: NewRun) -> bool:
+    """Tell whether a worker is able to take a run that is just being made."""
+    kinds = able.sessions if new.kind is RunKind.SESSION else new.name in able.workflows
+    return kinds and able.min_readable <= versions.CURRENT_SPEC <= able.current
+
+
+def begun(admission: Admission, new: NewRun, request: ClaimRequest, *, at: int) -> Claim:
+    """Return the claim of a run that was made and taken in one transaction, its first input in its inbox."""
+    first = Command(
+        seq=FIRST,
+        kind=admission.kind or CommandKind.MESSAGE,
+        body=admission.body,
+        submission_id=admission.submission_id,
+        principal=admission.principal,
+        at=at,
+    )
+    return Claim(
+        run_id=new.run_id,
+        epoch=1,
+        owner=request.owner,
+        kind=new.kind,
+        name=new.name,
+        creator=new.creator,
+        header=new.header,
+        spec_version=versions.CURRENT_SPEC,
+        deployment=new.deployment,
+        step_no=0,
+        attempt=1,
+        charged=0,
+        crashes=0,
+        interrupted=False,
+        last_error=None,
+        retry_at=None,
+        step_started_at=at,
+        now=at,
+        created_at=at,
+        deadline_at=None if new.lifetime_ms is None else at + new.lifetime_ms,
+        phase=Phase.IDLE,
+        turn_id=None,
+        signals=Signals(inbox_seq=FIRST, cancel_pending=False),
+        commands=(first,),
+        prompts=(),
+        records=(),
+    )
+
+
 def names(values: Sequence[str]) -> str:
     """Write names as a JSON array."""
     return orjson.dumps(list(values)).decode()
@@ -267,27 +398,3 @@ def refs_to(refs: Sequence[tuple[str, str]]) -> str | None:
 def refs_from(text: str | None) -> tuple[tuple[str, str], ...]:
     """Read an event's references."""
     return tuple((field, target) for field, target in orjson.loads(text)) if text else ()
-
-
-class AnswerResult(NamedTuple):
-    """What is kept of an answer beside its submission."""
-
-    status: AnswerStatus
-    reason: str | None
-    prompt_id: str | None
-
-
-def answer_detail(prompt_id: str, status: AnswerStatus, reason: str | None) -> bytes:
-    """Write what became of an answer, for its submission."""
-    return encode({"status": status.value, "reason": reason, "prompt_id": prompt_id})
-
-
-def answer_result(detail: bytes | None) -> AnswerResult:
-    """Read what became of an answer; one whose run ended first says so."""
-    match decode(detail) if detail else None:
-        case {"status": str(status), "reason": str(reason), "prompt_id": str(prompt_id)}:
-            return AnswerResult(AnswerStatus(status), reason, prompt_id)
-        case {"status": str(status), "prompt_id": str(prompt_id)}:
-            return AnswerResult(AnswerStatus(status), None, prompt_id)
-        case _:
-            return AnswerResult(AnswerStatus.REFUSED, "ended", None)

@@ -105,10 +105,12 @@ async def asked(
     copies: Sequence[str] = (ADDRESS,),
     expires_at: int | None = None,
     release: bool = True,
+    quorum: int = 1,
+    answerers: tuple[str, ...] = (),
 ) -> tuple[Claim, str]:
     """Have a run that waits for an answer, a card posted to each of `copies`; its claim and the prompt's id."""
     claim = await start(store)
-    draft = prompt(policy=policy, expires_at=expires_at)
+    draft = prompt(policy=policy, expires_at=expires_at, quorum=quorum, answerers=answerers)
     cards = tuple(post(address, text="card", prompt_id=draft.prompt_id) for address in copies)
     commit = step_commit(claim, prompts=(draft,), outbox=cards, release=release, phase=Phase.WAITING, turn_id="turn_0")
     await store.commit(commit)

@@ -25,6 +25,7 @@ from durable_core.model import (
     PromptDraft,
     PromptOutcome,
     PromptSettlement,
+    PromptUpdate,
     RunKind,
     StepCommit,
     StepDraft,
@@ -157,16 +158,27 @@ def prompt(
     requester: str = ALICE,
     expires_at: int | None = None,
     call_id: str = "0.0.0",
+    prompt_id: str | None = None,
+    quorum: int = 1,
+    answerers: tuple[str, ...] = (),
+    asked: str = "",
+    remind_at: int | None = None,
+    group: str | None = None,
 ) -> PromptDraft:
     """Return a question to be opened by a commit."""
     return PromptDraft(
-        prompt_id=request_id(),
+        prompt_id=prompt_id or request_id(),
         kind="approval",
         call_id=call_id,
         body=body("Refund 20?"),
         requester=requester,
         policy=policy,
         expires_at=expires_at,
+        quorum=quorum,
+        answerers=answerers,
+        asked=asked,
+        remind_at=remind_at,
+        group=group,
     )
 
 
@@ -178,6 +190,10 @@ def answer(
     run_id: str | None = None,
     key: str | None = None,
     events: tuple[EventDraft, ...] = (),
+    counted: tuple[EventDraft, ...] = (),
+    note: bytes | None = None,
+    judge: bool = False,
+    override: bool = False,
 ) -> PromptAnswer:
     """Return a click on a prompt."""
     option = "approve" if outcome is PromptOutcome.APPROVED else "deny"
@@ -190,12 +206,16 @@ def answer(
         run_id=run_id,
         option_id=option,
         outcome=outcome,
-        note=None,
+        note=note,
         principal=by,
         name=by.partition(":")[2].title(),
         via="button",
         body=body(by),
         events=events,
+        counted=counted,
+        where=f"{CHANNEL} {ADDRESS}",
+        judge=judge,
+        override=override,
     )
 
 
@@ -207,6 +227,7 @@ def step_commit(
     consume: bool = True,
     consumed: tuple[int, ...] | None = None,
     output: str = "out",
+    before: str | None = None,
     turn_id: str | None = None,
     link_turn: str | None = None,
     outcomes: tuple[SubmissionOutcome, ...] = (),
@@ -214,6 +235,7 @@ def step_commit(
     outbox: tuple[OutboxDraft, ...] = (),
     prompts: tuple[PromptDraft, ...] = (),
     settle: tuple[PromptSettlement, ...] = (),
+    updates: tuple[PromptUpdate, ...] = (),
     phase: Phase = Phase.RUNNING,
     timer_at: int | None = None,
     release: bool = False,
@@ -230,6 +252,7 @@ def step_commit(
         epoch=claim.epoch,
         step_n=claim.step_no if step_n is None else step_n,
         step=StepDraft(kind="model", name="reply", input=body("in"), output=body(output)),
+        before=None if before is None else StepDraft(kind="model", name="before", input=body("in"), output=body(before)),
         seen=claim.signals.inbox_seq if seen is None else seen,
         consumed=taken,
         turn_id=turn_id,
@@ -239,6 +262,7 @@ def step_commit(
         outbox=outbox,
         prompts=prompts,
         settle=settle,
+        updates=updates,
         phase=phase,
         timer_at=timer_at,
         release=release,

@@ -31,6 +31,7 @@ from durable_core.testing.builders import (
     step_commit,
     to_address,
 )
+from durable_core.testing.histories import check_run
 
 
 def done(claim: Claim, outcome: Outcome = Outcome.COMPLETED) -> tuple[SubmissionOutcome, ...]:
@@ -89,6 +90,40 @@ class Commits(StoreBench):
         assert (where.reply_step, where.done_at, where.run_phase, where.run_turn_id) == (0, clock.now_ms, Phase.WAITING, "turn_0")
         assert await store.rows(NOTES, {"run_id": claim.run_id}) == [("n",)]
         assert await send_all(store) == [card.delivery_id]
+
+    @pytest.mark.parametrize("more", ["keep", "release", "end", "settle"])
+    async def test_s11_two_steps_are_finished_by_one_commit(self, store: Store, clock: WindableClock, more: str) -> None:
+        claim = await start(store)
+        clock.advance(ms(SECOND))
+        commit = step_commit(
+            claim,
+            before="first",
+            output="second",
+            turn_id="turn_0",
+            outcomes=done(claim),
+            events=(event("a"), event("b")),
+            outbox=(post(),) if more == "settle" else (),
+            phase=Phase.RUNNING if more == "keep" else Phase.IDLE,
+            release=more == "release",
+            end="done" if more in {"end", "settle"} else None,
+        )
+        committed = await store.commit(commit)
+        assert committed.step_no == 2
+        first, second = await store.steps(claim.run_id)
+        assert (first.n, first.name, first.input, first.output) == (0, "before", body("in"), body("first"))
+        assert (second.n, second.name, second.input, second.output) == (1, "reply", body("in"), body("second"))
+        assert (first.started_at, first.completed_at) == (clock.now_ms - SECOND, clock.now_ms)
+        assert (second.started_at, second.completed_at) == (clock.now_ms, clock.now_ms)
+        run = await store.run(claim.run_id)
+        assert (run.step_no, run.status) == (2, RunStatus.ENDED if commit.end else RunStatus.OPEN)
+        assert (await store.submission(claim.commands[0].submission_id)).outcome is Outcome.COMPLETED
+        with pytest.raises(LeaseLost):
+            await store.commit(commit)
+        await check_run(store, claim.run_id)
+        if more == "keep":
+            again = await store.commit(step_commit(claim, step_n=2, consume=False, before="third"))
+            assert again.step_no == 4
+            await check_run(store, claim.run_id)
 
     async def test_s11_a_commit_that_breaks_at_its_last_statement_writes_nothing(self, store: Store) -> None:
         claim = await start(store)

@@ -1,4 +1,4 @@
-"""StoreContract: every promise of `store.Store`, S1 to S37, as one suite to subclass.
+"""StoreContract: every promise of `store.Store`, S1 to S43, as one suite to subclass.
 
 What lives here: the sum of the groups. What does not: any test, each is in the module of its concept.
 """
@@ -6,6 +6,8 @@ What lives here: the sum of the groups. What does not: any test, each is in the 
 from __future__ import annotations
 
 from durable_core.testing.admission import Admissions
+from durable_core.testing.audits import Audits
+from durable_core.testing.beside import Beside
 from durable_core.testing.claims import Claims
 from durable_core.testing.commits import Commits
 from durable_core.testing.deploys import Deploys
@@ -13,8 +15,10 @@ from durable_core.testing.events import Events
 from durable_core.testing.interactions import Interactions
 from durable_core.testing.keeping import Keeping
 from durable_core.testing.keyclaims import KeyClaims
+from durable_core.testing.moves import Moves
 from durable_core.testing.outbox import Outbox
 from durable_core.testing.prompts import Prompts
+from durable_core.testing.quorums import Quorums
 from durable_core.testing.records import Records
 from durable_core.testing.values import Values
 from durable_core.testing.workflows import Workflows
@@ -23,7 +27,23 @@ __all__ = ["StoreContract"]
 
 
 class StoreContract(
-    Admissions, Claims, Commits, Records, Prompts, Interactions, Outbox, Events, Values, Workflows, Keeping, Deploys, KeyClaims
+    Admissions,
+    Claims,
+    Commits,
+    Records,
+    Prompts,
+    Interactions,
+    Quorums,
+    Moves,
+    Audits,
+    Outbox,
+    Events,
+    Values,
+    Workflows,
+    Keeping,
+    Deploys,
+    KeyClaims,
+    Beside,
 ):
     """The promises of a store. Subclass it, implement `make`, and let pytest (asyncio mode "auto") collect the subclass.
 

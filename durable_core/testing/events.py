@@ -11,14 +11,17 @@ from dataclasses import replace
 import pytest
 
 from durable_core.errors import LeaseLost
-from durable_core.model import AnswerPolicy, Event, Phase, PromptOutcome, PromptSettlement, ToNew, Verdict
+from durable_core.model import AnswerPolicy, Event, Phase, PromptOutcome, PromptSettlement, PromptUpdate, ToNew, Verdict
 from durable_core.store import Store
 from durable_core.stores import history
 from durable_core.testing.acts import asked, claim_one, reply, start
 from durable_core.testing.bench import StoreBench, WindableClock
 from durable_core.testing.builders import (
+    ALICE,
     BOB,
     LEASE,
+    MINUTE,
+    START_MS,
     answer,
     body,
     cancel,
@@ -219,6 +222,27 @@ class Events(StoreBench):
         await check_rebuilt(store, run_id)
         types = [e.type for e in await store.events(run_id, hidden=True) if e.index is None]
         assert types == [history.STRANDED, history.STEP]
+
+    async def test_s32_votes_and_moves_are_in_its_list(self, store: Store) -> None:
+        claim = await start(store)
+        run_id = claim.run_id
+        several = prompt(policy=AnswerPolicy.LISTED, answerers=(ALICE, BOB), quorum=2)
+        judged = prompt(policy=AnswerPolicy.FUNCTION, quorum=2, call_id="0.0.1")
+        await store.commit(step_commit(claim, prompts=(several, judged), phase=Phase.WAITING, turn_id="turn_0"))
+        await store.answer(answer(several.prompt_id, by=BOB))
+        await store.answer(answer(judged.prompt_id, by=BOB))
+        (waiting,) = await store.take_interactions("w1", limit=2, lease_ms=LEASE)
+        await store.decide(Verdict(interaction_id=waiting.interaction_id, epoch=waiting.epoch, allowed=True))
+        await check_rebuilt(store, run_id)
+        first = PromptUpdate(prompt_id=several.prompt_id, expires_at=START_MS + MINUTE, remind_at=START_MS + 1, level=1)
+        second = PromptUpdate(prompt_id=judged.prompt_id, expires_at=None, remind_at=START_MS + 2)
+        await store.commit(step_commit(claim, step_n=1, consume=False, updates=(first, second)))
+        await check_rebuilt(store, run_id)
+        await store.answer(answer(several.prompt_id))
+        await store.answer(answer(judged.prompt_id, override=True))
+        await check_rebuilt(store, run_id)
+        types = [e.type for e in await store.events(run_id, hidden=True) if e.index is None]
+        assert types == [history.STEP, history.ANSWERED, history.ANSWERED, history.STEP, history.ANSWERED, history.ANSWERED]
 
     async def test_s32_a_refused_write_tells_nothing(self, store: Store) -> None:
         claim = await start(store)

@@ -5,8 +5,10 @@ What lives here: checks that read tables and know no story. What does not: promi
 
 from __future__ import annotations
 
+from durable_core import audit
 from durable_core.model import Run, RunStatus
 from durable_core.store import Store
+from durable_core.stores import auditing
 from durable_core.testing.rebuilding import check_rebuilt
 
 _COMMANDS = "SELECT seq FROM moor_command WHERE run_id = :run_id ORDER BY seq"
@@ -42,6 +44,7 @@ async def check_store(store: Store, *, rebuilt: bool = True) -> None:
     for (run_id,) in await store.rows(_RUNS, {}):
         await check_run(store, str(run_id), rebuilt=rebuilt)
     await check_lanes(store)
+    await check_audit(store)
 
 
 async def check_run(store: Store, run_id: str, *, rebuilt: bool = True) -> None:
@@ -77,6 +80,14 @@ async def _check_gone(store: Store, run: Run) -> None:
         assert await store.rows(sql, {"run_id": run.run_id}) == [(0,)], f"{table} keeps content of a run that is to be forgotten"
     assert await store.rows(_GIVEN, {"run_id": run.run_id}) == [(0,)], "a claimed key keeps what a forgotten run gave"
     assert await store.rows(_UNSETTLED, {"run_id": run.run_id}) == [(0,)], "a forgotten run left accepted work without an outcome"
+
+
+async def check_audit(store: Store) -> None:
+    """Check that the chain of the audit holds, and that no prompt was settled twice."""
+    entries = await store.audit(limit=1_000_000)
+    assert audit.verify(entries) is None, "the chain of the audit is broken"
+    settled = [entry.prompt_id for entry in entries if entry.act in {auditing.SETTLED, auditing.OVERRIDDEN}]
+    assert len(set(settled)) == len(settled), "the audit tells of a prompt that was settled twice"
 
 
 async def check_lanes(store: Store) -> None:

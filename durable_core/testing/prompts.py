@@ -10,10 +10,22 @@ from dataclasses import replace
 
 import pytest
 
-from durable_core.errors import Conflict, NotFound, PromptTaken
-from durable_core.model import AnswerStatus, CommandKind, Outcome, Phase, PromptOutcome, PromptSettlement, Sent
+from durable_core.errors import Conflict, NotFound, PromptTaken, RunChanged
+from durable_core.model import (
+    AnswerPolicy,
+    AnswerStatus,
+    CommandKind,
+    Outcome,
+    Phase,
+    PromptOutcome,
+    PromptSettlement,
+    RunStatus,
+    SeenOpen,
+    Sent,
+    Verdict,
+)
 from durable_core.store import Store
-from durable_core.testing.acts import accept, asked, asleep, claim_one, lane_one, send_all, start
+from durable_core.testing.acts import accept, asked, asleep, claim_one, interaction_one, lane_one, send_all, start
 from durable_core.testing.bench import StoreBench, WindableClock
 from durable_core.testing.builders import (
     ADDRESS,
@@ -107,6 +119,49 @@ class Prompts(StoreBench):
         _, prompt_id = await asked(store)
         assert (await store.answer(answer(prompt_id, by=""))).status is AnswerStatus.REFUSED
 
+    async def test_s16_whom_a_list_names_settles_at_once_and_nobody_else(self, store: Store) -> None:
+        _, prompt_id = await asked(store, policy=AnswerPolicy.LISTED, answerers=(BOB, "console:carol"))
+        assert (await store.prompt(prompt_id)).answerers == (BOB, "console:carol")
+        for other in (ALICE, ""):
+            refused = await store.answer(answer(prompt_id, by=other))
+            assert (refused.status, refused.reason) == (AnswerStatus.REFUSED, "not_yours")
+        assert (await store.answer(answer(prompt_id, by=BOB))).status is AnswerStatus.SETTLED
+        assert (await store.prompt(prompt_id)).settled_by == BOB
+
+    async def test_s16_a_list_without_anybody_lets_nobody_answer(self, store: Store) -> None:
+        _, prompt_id = await asked(store, policy=AnswerPolicy.LISTED)
+        for who in (ALICE, BOB, ""):
+            assert (await store.answer(answer(prompt_id, by=who))).status is AnswerStatus.REFUSED
+
+    @pytest.mark.parametrize("policy", [AnswerPolicy.REQUESTER, AnswerPolicy.LISTED])
+    async def test_s16_an_answer_that_changes_what_would_run_waits_for_a_worker(self, store: Store, policy: AnswerPolicy) -> None:
+        _, prompt_id = await asked(store, policy=policy, answerers=(ALICE,))
+        refused = await store.answer(answer(prompt_id, by=BOB, judge=True))
+        assert (refused.status, refused.reason) == (AnswerStatus.REFUSED, "not_yours")
+        given = answer(prompt_id, judge=True, note=body("other arguments"))
+        assert (await store.answer(given)).status is AnswerStatus.PENDING
+        waiting = await interaction_one(store)
+        assert (waiting.answer.note, waiting.answer.where) == (given.note, given.where)
+        verdict = Verdict(interaction_id=waiting.interaction_id, epoch=waiting.epoch, allowed=True)
+        assert (await store.decide(verdict)).status is AnswerStatus.SETTLED
+        assert (await store.prompt(prompt_id)).note == given.note
+
+    async def test_s16_a_prompt_is_read_as_it_was_asked(self, store: Store, clock: WindableClock) -> None:
+        claim = await start(store)
+        draft = prompt(
+            policy=AnswerPolicy.LISTED,
+            answerers=(BOB,),
+            quorum=1,
+            asked="Bob of finance",
+            remind_at=clock.now_ms + MINUTE,
+            expires_at=clock.now_ms + 2 * MINUTE,
+        )
+        await store.commit(step_commit(claim, prompts=(draft,)))
+        read = await store.prompt(draft.prompt_id)
+        assert (read.policy, read.answerers, read.quorum, read.asked) == (draft.policy, draft.answerers, 1, draft.asked)
+        assert (read.remind_at, read.expires_at, read.level, read.group) == (draft.remind_at, draft.expires_at, 0, None)
+        assert read.votes == ()
+
     async def test_s16_an_expired_prompt_takes_no_answer(self, store: Store, clock: WindableClock) -> None:
         _, prompt_id = await asked(store, expires_at=clock.now_ms + MINUTE)
         clock.advance(ms(MINUTE))
@@ -190,6 +245,19 @@ class Prompts(StoreBench):
         assert late.prompt is not None
         assert late.prompt.outcome is PromptOutcome.CANCELLED
         assert await asleep(store)
+
+    async def test_s16_an_end_that_was_worded_for_something_else_changes_nothing(self, store: Store) -> None:
+        claim, prompt_id = await asked(store)
+        run = await store.run(claim.run_id)
+        seen = SeenOpen(turn_id=run.turn_id, prompts=frozenset({prompt_id}))
+        await store.answer(answer(prompt_id))
+        for old in (seen, replace(seen, prompts=frozenset(), turn_id="turn_of_before")):
+            with pytest.raises(RunChanged):
+                await store.end(claim.run_id, reason="reset", events=(event("never"),), seen=old)
+        assert (await store.run(claim.run_id)).status is RunStatus.OPEN
+        assert await store.end(claim.run_id, reason="reset", events=(event("over"),), seen=replace(seen, prompts=frozenset()))
+        assert [e.body for e in await store.events(claim.run_id)] == [body("over")]
+        assert (await store.prompt(prompt_id)).outcome is PromptOutcome.APPROVED
 
     # ── S17 ──
     async def test_s17_settling_wakes_the_run_with_a_response(self, store: Store) -> None:

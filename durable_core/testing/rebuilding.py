@@ -20,7 +20,11 @@ _ADMITTED = "SELECT source, key, submission_id, seq, kind FROM moor_admission WH
 _WAITING = "SELECT interaction_id FROM moor_interaction WHERE run_id = :run_id"
 _RUN = "SELECT status, phase, turn_id, step_no, stranded, end_reason FROM moor_run WHERE run_id = :run_id"
 _STEPS = "SELECT n, completed_at FROM moor_step WHERE run_id = :run_id ORDER BY n"
-_PROMPTS = "SELECT prompt_id, outcome FROM moor_prompt WHERE run_id = :run_id"
+_PROMPTS = "SELECT prompt_id, outcome, level, expires_at, remind_at FROM moor_prompt WHERE run_id = :run_id"
+_VOTES = """
+    SELECT v.prompt_id, v.principal FROM moor_vote v JOIN moor_prompt p ON p.run_id = v.run_id AND p.prompt_id = v.prompt_id
+    WHERE v.run_id = :run_id AND p.quorum > 1
+"""
 _SUBMISSIONS = "SELECT submission_id, outcome, turn_id FROM moor_admission WHERE run_id = :run_id"
 _CONSUMED = "SELECT seq, taken_step FROM moor_command WHERE run_id = :run_id AND taken_step IS NOT NULL"
 _STARTED = "SELECT run_id FROM moor_admission WHERE source = :source AND key = :key"
@@ -40,6 +44,12 @@ class Rebuilt:
     consumed: dict[int, int] = field(default_factory=dict)
     """A command's place, and the step that took it."""
     prompts: dict[str, PromptOutcome | None] = field(default_factory=dict)
+    levels: dict[str, int] = field(default_factory=dict)
+    """Of prompts that were handed to others."""
+    times: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    """Of prompts whose times changed: when each expires and is reminded of."""
+    votes: set[tuple[str, str]] = field(default_factory=set)
+    """Prompt, and who approved it where several have to."""
     outcomes: dict[str, Outcome | None] = field(default_factory=dict)
     turns: dict[str, str] = field(default_factory=dict)
     starts: list[tuple[str, str]] = field(default_factory=list)
@@ -86,6 +96,8 @@ def rebuild(events: Sequence[Event], admitted: Sequence[Admitted], finished: Seq
             run.settle(told["submission"], Outcome.COMPLETED)
             if "outcome" in told:
                 run.prompts[told["prompt"]] = PromptOutcome(told["outcome"])
+            if "vote" in told:
+                run.votes.add((told["prompt"], told["vote"]))
         elif event.type == history.ENDED:
             run.end(told["end"])
         elif event.type == history.STRANDED:
@@ -109,6 +121,10 @@ def _step(run: Rebuilt, told: dict[str, Any], at: int, at_seq: dict[int, str]) -
     run.phase, run.turn_id, run.stranded = Phase(told["phase"]), told.get("turn"), None
     for prompt_id, outcome in told.get("settled", {}).items():
         run.prompts[prompt_id] = PromptOutcome(outcome)
+    for prompt_id, (expires_at, remind_at, level) in told.get("moved", {}).items():
+        run.times[prompt_id] = (expires_at, remind_at)
+        if level is not None:
+            run.levels[prompt_id] = level
     turn = told.get("link", run.turn_id)
     for seq in told.get("consumed", ()):
         run.consumed[seq] = told["n"]
@@ -137,7 +153,12 @@ async def check_rebuilt(store: Store, run_id: str) -> None:
     assert (told.status, told.phase, told.turn_id) == (status, phase, turn_id), "the list tells of another run"
     assert (len(told.steps), told.stranded, told.end_reason) == (step_no, stranded, end_reason), "the list tells of another run"
     assert told.steps == steps, "the list tells of other steps"
-    assert told.prompts == dict(await store.rows(_PROMPTS, dict(at))), "the list tells of other prompts"  # type: ignore[arg-type]
+    prompts = {str(prompt_id): rest for prompt_id, *rest in await store.rows(_PROMPTS, dict(at))}
+    assert told.prompts == {p: outcome for p, (outcome, *_) in prompts.items()}, "the list tells of other prompts"
+    levels = {p: level for p, (_, level, *_) in prompts.items() if level}
+    assert {p: level for p, level in told.levels.items() if level} == levels, "the list tells of other people asked"
+    assert told.times == {p: tuple(prompts[p][2:]) for p in told.times}, "the list tells of other times"
+    assert told.votes == set(await store.rows(_VOTES, dict(at))), "the list tells of other votes"
     submissions = await store.rows(_SUBMISSIONS, dict(at))
     assert told.outcomes == {str(s): outcome for s, outcome, _ in submissions}, "the list tells of other outcomes"
     assert told.turns == {str(s): turn for s, _, turn in submissions if turn}, "the list tells of other turns"

@@ -1,22 +1,25 @@
-"""S25–S28: what a store promises to workflows: addresses and runs that a commit makes, stranding, starting later.
+"""S25–S28 and S43: what a store promises to workflows: addresses and runs that a commit makes, stranding, when a run starts.
 
 What lives here: the promises that only code run by replay needs. What does not: replay itself.
 """
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
 from durable_core.errors import AddressTaken, LeaseLost, NotFound
-from durable_core.model import Abilities, RunKind, RunStatus, ToNew
+from durable_core.model import SESSIONS, Abilities, Admission, ClaimRequest, RunKind, RunStatus, ToNew
 from durable_core.store import Store
 from durable_core.testing.acts import asleep, claim_one, claims, parked, start
 from durable_core.testing.bench import StoreBench, WindableClock
-from durable_core.testing.builders import MINUTE, cancel, event, message, ms, new_run, step_commit, to_address
+from durable_core.testing.builders import LEASE, MINUTE, SECOND, cancel, event, message, ms, new_run, step_commit, to_address
+from durable_core.testing.histories import check_run
 
 ORDERS = Abilities(sessions=False, workflows=("order",), code="c1")
+TAKES = ClaimRequest(owner="w1", lease_ms=LEASE, limit=1, abilities=ORDERS)
 HOOK = ("hook", "payment:1")
 
 
@@ -116,3 +119,62 @@ class Workflows(StoreBench):
         run_id = await parked(store)
         await store.admit(message(to_address(new=new_run(wake_at=clock.now_ms + MINUTE))))
         assert (await claim_one(store)).run_id == run_id
+
+    # ── S43 ──
+    async def test_s43_a_run_is_taken_with_its_first_input(self, store: Store, clock: WindableClock) -> None:
+        heard: list[str] = []
+        unwatch = store.watch(lambda run_ids: heard.extend(run_ids or ()))
+        receipt, claim = await store.begin(order(), TAKES)
+        unwatch()
+        assert claim is not None
+        assert (receipt.run_id, receipt.seq, receipt.created, receipt.deduplicated) == (claim.run_id, 1, True, False)
+        assert claim == await store.refresh(claim.run_id, claim.epoch)
+        assert [c.submission_id for c in claim.commands] == [receipt.submission_id]
+        assert heard == []
+        assert await claims(store, "w2", abilities=ORDERS) == []
+        clock.advance(ms(SECOND))
+        await store.commit(step_commit(claim, events=(event(),)))
+        await check_run(store, claim.run_id)
+        assert await store.reap("w1") == 1
+        (again,) = await claims(store, "w2", abilities=ORDERS)
+        assert (again.epoch > claim.epoch, again.interrupted, again.charged, again.step_no) == (True, True, 1, 1)
+        with pytest.raises(LeaseLost):
+            await store.commit(step_commit(claim, step_n=1))
+
+    async def test_s43_a_lease_that_began_with_its_run_ends_as_others_do(self, store: Store, clock: WindableClock) -> None:
+        _, claim = await store.begin(order(), TAKES)
+        assert claim is not None
+        clock.advance(ms(LEASE) + ms(SECOND))
+        (again,) = await claims(store, "w2", abilities=ORDERS)
+        assert (again.run_id, again.interrupted) == (claim.run_id, True)
+
+    async def test_s43_what_is_known_later_or_not_this_workers_is_admitted_alone(
+        self, store: Store, clock: WindableClock
+    ) -> None:
+        first, claim = await store.begin(order(key="one"), TAKES)
+        assert claim is not None
+        second, none = await store.begin(order(key="one"), TAKES)
+        assert (second.run_id, second.deduplicated, none) == (first.run_id, True, None)
+        _, none = await store.begin(order(wake_at=clock.now_ms + MINUTE), TAKES)
+        assert none is None
+        other, none = await store.begin(order(name="other"), TAKES)
+        assert none is None
+        assert await claims(store, abilities=ORDERS) == []
+        (taken,) = await claims(store, abilities=replace(ORDERS, workflows=("other",)))
+        assert taken.run_id == other.run_id
+        session = await parked(store)
+        message_, none = await store.begin(message(to_address()), replace(TAKES, abilities=SESSIONS))
+        assert (message_.run_id, message_.created, none) == (session, False, None)
+        assert (await claim_one(store)).run_id == session
+
+    async def test_s43_of_racing_starts_with_one_key_one_is_taken(self, store: Store, peer: Store) -> None:
+        calls = [s.begin(order(key="one"), replace(TAKES, owner=o)) for _ in range(8) for s, o in ((store, "w1"), (peer, "w2"))]
+        found = await asyncio.gather(*calls)
+        assert len({receipt.run_id for receipt, _ in found}) == 1
+        assert sum(claim is not None for _, claim in found) == 1
+        assert await claims(store, "w3", abilities=ORDERS) == []
+
+
+def order(*, key: str | None = None, name: str = "order", wake_at: int | None = None) -> Admission:
+    """Return the start of a workflow."""
+    return message(ToNew(new=new_run(kind=RunKind.WORKFLOW, name=name, wake_at=wake_at)), key=key)

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from tests.bench import parked, recovery, replays, restarts, resume, slack, steps, storage, turns, versus
+from tests.bench import parked, prompts, recovery, replays, restarts, resume, slack, steps, storage, turns, versus
 from tests.bench.tables import Row, markdown
 
 LIMIT_SECONDS = 600.0
@@ -33,6 +33,7 @@ BENCHMARKS: dict[str, Callable[[Path], Awaitable[list[Row]]]] = {
     "started": restarts.started,
     "idle": restarts.idle,
     "parked": parked.parked,
+    "prompts": prompts.prompts,
     "slack": slack.acks_and_clicks,
 }
 

@@ -11,18 +11,20 @@ import time
 
 from bot.agent import Agent
 from bot.app import Bot
-from bot.approvals import always
+from bot.approvals import Approval, always
 from bot.context import ToolContext
 from bot.history import ResultItem, UserItem
 from bot.model import Finish, ModelReply, ModelRequest, OnText, RequestedCall
 from bot.tools import tool
 from channels.slack.channel import SECRET, Slack
 
+VOTERS = 21
+"""How many have to agree to `agree`."""
 _ANSWER = "Thank you, that is noted. " * 8
 
 
 class InstantModel:
-    """Answers by the last word of a person: `mark` and `wait` call that tool, anything else gets a sentence."""
+    """Answers by the last word of a person: `mark`, `agree` and `wait` call that tool, anything else gets a sentence."""
 
     @property
     def name(self) -> str:
@@ -34,7 +36,7 @@ class InstantModel:
         last = request.history[-1]
         if isinstance(last, ResultItem):
             return await _say(str(last.content), on_text)
-        if isinstance(last, UserItem) and last.text in {"mark", "wait"}:
+        if isinstance(last, UserItem) and last.text in {"mark", "agree", "wait"}:
             return ModelReply("", (RequestedCall(last.text, {}, provider_id=f"call_{request.sequence}"),), finish=Finish.TOOLS)
         return await _say(_ANSWER, on_text)
 
@@ -52,6 +54,12 @@ async def mark(ctx: ToolContext[None]) -> str:
     return "done"
 
 
+@tool(effect="write", approval=Approval(by=[f"api:v{number}" for number in range(VOTERS)], quorum=VOTERS))
+async def agree(ctx: ToolContext[None]) -> str:
+    """Run once everybody has said yes."""
+    return f"done, {ctx.call_id}"
+
+
 @tool(effect="read")
 async def wait(ctx: ToolContext[None]) -> str:
     """Say when it started, then take a minute."""
@@ -61,6 +69,6 @@ async def wait(ctx: ToolContext[None]) -> str:
 
 
 bot = Bot(
-    agents=[Agent("bench", InstantModel(), instructions="Be brief.", tools=[mark, wait])],
+    agents=[Agent("bench", InstantModel(), instructions="Be brief.", tools=[mark, agree, wait])],
     channels=[Slack()] if os.environ.get(SECRET) else [],
 )

@@ -23,6 +23,8 @@ from tests.bench.turns import approve
 
 COUNT = int(os.environ.get("BENCH_PARKED", "10000"))
 ROUNDS = 5
+PARKER = "api:bench"
+"""Who asked in the parked sessions."""
 
 
 async def parked(folder: Path) -> list[Row]:
@@ -30,7 +32,7 @@ async def parked(folder: Path) -> list[Row]:
     prepare(folder)
     starts, clicks, memory, work = await _measure(folder)
     began = time.monotonic()
-    await _park(folder, COUNT)
+    await park(Settings.from_env(environment(folder), data=folder), COUNT)
     took = time.monotonic() - began
     starts_many, clicks_many, memory_many, work_many = await _measure(folder)
     made = f"{COUNT} parked by the engine in {took:.0f} s"
@@ -64,22 +66,21 @@ async def _measure(folder: Path) -> tuple[list[float], list[float], list[float],
     return starts, clicks, memory, work
 
 
-async def _park(folder: Path, count: int) -> None:
-    """Run the engine in this process, and have it park sessions: real turns, real prompts, real commits."""
-    settings = Settings.from_env(environment(folder), data=folder)
+async def park(settings: Settings, count: int, *, text: str = "mark", before: int = 0) -> None:
+    """Run the engine in this process, and have it park sessions beside those parked before: real turns, prompts, commits."""
     runtime = await open_runtime(bot, settings, options=WorkerOptions(concurrency=64))
-    caller = Principal("api:bench", "bench", Standing.MEMBER, channel="api")
+    caller = Principal(PARKER, "bench", Standing.MEMBER, channel="api")
     try:
         await runtime.start()
         for first in range(0, count, 64):
             await asyncio.gather(
                 *(
-                    runtime.sessions.create(caller, message="mark", agent=None, metadata=None, key=None)
+                    runtime.sessions.create(caller, message=text, agent=None, metadata=None, key=None)
                     for _ in range(min(64, count - first))
                 )
             )
         sql = "SELECT count(*) FROM moor_run WHERE phase = 'waiting'"
-        while int(str((await runtime.store.rows(sql, {}))[0][0])) < count:
+        while int(str((await runtime.store.rows(sql, {}))[0][0])) < before + count:
             await asyncio.sleep(0.2)
     finally:
         await runtime.close()

@@ -10,7 +10,7 @@ import itertools
 import time
 from pathlib import Path
 
-from bot.testing.slack.fake import FakeSlack, Said
+from bot.testing.slack import FakeSlack, Said
 from channels.slack.channel import API_URL, SECRET, TOKEN
 from tests.bench.processes import Server, prepare, serving
 from tests.bench.tables import Row, spread

@@ -1,4 +1,4 @@
-"""The store without an engine above it: what a workflow of ten steps costs in admissions, claims and commits alone.
+"""The store without an engine above it: what a workflow of ten steps costs in its start and its commits alone.
 
 What lives here: the calls an engine has to make, and nothing between them. What does not: bodies, replay, retries.
 """
@@ -38,6 +38,7 @@ KEYS = "bench:" + "A" * 43 + "="
 TEXTS = payloads()
 STEPS = 10
 ABILITIES = Abilities(sessions=False, workflows=("bare",))
+END = StepDraft(kind="end", name="", input=encode({}), output=encode({"ok": True, "value": None}))
 
 
 async def opened(url: str) -> Store:
@@ -77,23 +78,25 @@ def start() -> Admission:
 
 
 async def ten(store: Store, first: int) -> int:
-    """Start a run, claim one, commit ten steps of it; the last one ends it."""
-    await store.admit(start())
+    """Begin a run and commit ten steps of it, its end with the last one."""
     request = ClaimRequest(owner=store.incarnation, lease_ms=60_000, limit=1, abilities=ABILITIES)
-    while not (claims := await store.claim(request)):  # another caller has its hand on the one it would take
-        pass
-    claim = claims[0]
+    _, claim = await store.begin(start(), request)
+    if claim is None:
+        raise RuntimeError("a new run was not taken")
     for n in range(STEPS):
         output = encode({"ok": True, "value": cast("Any", TEXTS[(first + n) % len(TEXTS)])})
+        step = StepDraft(kind="step", name=f"step:think#{n}", input=encode({}), output=output)
+        ends = n == STEPS - 1
         commit = StepCommit(
             run_id=claim.run_id,
             epoch=claim.epoch,
             step_n=claim.step_no + n,
-            step=StepDraft(kind="step", name=f"step:think#{n}", input=encode({}), output=output),
+            before=step if ends else None,
+            step=END if ends else step,
             seen=claim.signals.inbox_seq,
             consumed=() if n else (1,),
-            phase=Phase.RUNNING if n < STEPS - 1 else Phase.IDLE,
-            release=n == STEPS - 1,
+            phase=Phase.IDLE if ends else Phase.RUNNING,
+            end="completed" if ends else None,
         )
         await store.commit(commit)
     return STEPS

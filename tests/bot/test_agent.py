@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from bot.agent import Agent
+from bot.agent import Agent, gate_of
+from bot.app import Bot
+from bot.approvals import Approval, always
 from bot.context import ToolContext
-from bot.errors import BadModel
+from bot.errors import BadApp, BadModel
 from bot.models import open_model
 from bot.models.direct import DirectModel
+from bot.policies import never, once
+from bot.routes import address, escalate
 from bot.scripted import ScriptedModel
 from bot.tools import tool
 
@@ -42,3 +46,41 @@ def test_models_are_found_by_name_without_connecting() -> None:
 def test_a_name_of_another_shape_is_refused(name: str) -> None:
     with pytest.raises(BadModel):
         open_model(name)
+
+
+async def note(ctx: ToolContext, text: str) -> None:
+    """Note something."""
+
+
+def test_an_agents_approval_is_checked_for_each_write_it_holds_for() -> None:
+    tools = [
+        tool(name="a")(note),
+        tool(name="b", approval=never)(note),
+        tool(name="c", effect="read")(note),
+        tool(name="d")(note),
+    ]
+    agent = Agent("shop", "scripted", tools=tools, approval=Approval(ask="{sum}?", quorum=0))
+    assert agent.problems() == (
+        "agent 'shop': approval: ask='{sum}?' names 'sum', which is no parameter (tool a, d)",
+        "agent 'shop': approval: quorum=0 must be at least 1 (tool a, d)",
+    )
+    held = Agent("shop", "scripted", tools=tools, approval=once())
+    assert held.problems() == ()
+    assert [found.approval for found in held.gated] == [Approval(when=once()), Approval(when=never), None, Approval(when=once())]
+
+
+def test_of_several_defaults_the_first_that_is_given_holds() -> None:
+    free = tool(name="a")(note)
+    assert gate_of(free, None, never, always) == Approval(when=never)
+    assert gate_of(free, None, None) is None
+    assert gate_of(tool(name="b", approval=always)(note), never) is always
+
+
+def test_a_request_that_would_be_put_on_no_channel_keeps_the_app_from_starting() -> None:
+    gate = Approval(route=address("slack:v1:x"), on_expiry=escalate(to=address("mail:v1:y")))
+    with pytest.raises(BadApp) as caught:
+        Bot(agents=[Agent("shop", "scripted", tools=[tool(name="a", approval=gate)(note)])]).check()
+    assert caught.value.problems == (
+        "agent 'shop': tool 'a' asks at 'slack:v1:x', on no channel of this bot",
+        "agent 'shop': tool 'a' asks at 'mail:v1:y', on no channel of this bot",
+    )

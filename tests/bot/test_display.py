@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.display import reveal, show
+from bot.display import reveal, show, within
 
 
 class Colour(Enum):
@@ -62,3 +62,9 @@ def test_visible_text_is_left_alone_however_long(text: str) -> None:
 @given(st.text())
 def test_revealing_twice_changes_nothing(text: str) -> None:
     assert reveal(reveal(text)) == reveal(text)
+
+
+def test_words_that_begin_a_sentence_stand_within_one_too() -> None:
+    assert within("Whoever is on call") == "whoever is on call"
+    assert within("A team lead") == "a team lead"
+    assert [within(name) for name in ("Finance", "Anna", "", "The-Boss")] == ["Finance", "Anna", "", "The-Boss"]

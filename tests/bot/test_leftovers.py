@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from bot.cards import button_value
+from bot.approvals import Approval
+from bot.buttons import button_value
+from bot.context import ToolContext
 from bot.errors import Problem
 from bot.history import NoteItem, Trust
 from bot.ingress import Ingress, Taken
@@ -19,13 +21,14 @@ from bot.leftovers import Dormant, Leftovers
 from bot.server.errors import known
 from bot.session_api import ControlStatus, Response
 from bot.sessions import Sessions
+from bot.tools import tool
 from channels.http import WebhookRequest
 from durable_core import codec
 from durable_core.errors import NotFound, Stranded
 from durable_core.model import Outcome, RunStatus
-from tests.bot.session.actors import CHANNEL, calls, says
-from tests.bot.session.kit import ALICE, Thread, open_thread
-from tests.bot.session.versions import enrol, new_code, second_format
+from tests.bot.session.actors import CHANNEL, TOOLS, Log, calls, says
+from tests.bot.session.kit import ALICE, BOB, FARAH, Thread, open_thread
+from tests.bot.session.versions import NEXT, enrol, former_format, new_code, next_format
 
 DAY = 86_400_000
 QUIET = 11 * 60
@@ -40,7 +43,7 @@ async def thread() -> AsyncIterator[Thread]:
 
 async def rolled_back(thread: Thread, *, transcripts: bool = False) -> str:
     """Have a session that newer code wrote, and go on with older; its id."""
-    with second_format():
+    with next_format():
         new_code(thread, "v2", lifetime_ms=thread.lifetime_ms)
         thread.model.script = [says("Hello, Alice."), calls(("refund", {"amount": 20}), text="I'll ask.")]
         await thread.say("hello")
@@ -67,7 +70,7 @@ def sessions(thread: Thread) -> Sessions:
     return Sessions(
         store=thread.store,
         streams=thread.streams,
-        answers=thread.answers,
+        prompts=thread.prompts,
         agents=["support"],
         deployment="v1",
         lifetime_ms=None,
@@ -105,7 +108,7 @@ async def test_a_message_ends_it_and_opens_one_fresh_session(thread: Thread) -> 
     started = (await thread.events())[0]
     assert (started.type, started.data) == ("session.started", {"predecessor": old})
     header: Any = codec.decode((await thread.store.run(receipt.run_id)).header)
-    assert header["predecessor"] == {"session_id": old, "spec_version": 2, "deployment": "v2"}
+    assert header["predecessor"] == {"session_id": old, "spec_version": NEXT, "deployment": "v2"}
 
 
 async def test_until_it_is_stranded_a_message_only_waits(thread: Thread) -> None:
@@ -113,7 +116,7 @@ async def test_until_it_is_stranded_a_message_only_waits(thread: Thread) -> None
     thread.later_s(9 * 60)
     taken = await hear(thread, text="hello?")
     assert [receipt.run_id for receipt in taken.receipts] == [old]
-    with second_format():
+    with next_format():
         new_code(thread, "v2")
         await thread.work()
         assert await thread.outcome(taken.receipts[0]) is Outcome.COMPLETED
@@ -121,7 +124,7 @@ async def test_until_it_is_stranded_a_message_only_waits(thread: Thread) -> None
 
 async def test_older_code_never_ends_what_newer_code_runs(thread: Thread) -> None:
     old = await rolled_back(thread)
-    with second_format():
+    with next_format():
         new_code(thread, "v2")
         await enrol(thread)
     new_code(thread, "v1")
@@ -155,6 +158,38 @@ async def test_a_click_while_newer_code_runs_is_left_to_that(thread: Thread) -> 
     assert (await thread.store.prompt(prompt.prompt_id)).outcome is None
 
 
+async def test_a_request_of_two_people_is_not_settled_by_one_in_code_of_the_format_before(thread: Thread) -> None:
+    @tool(effect="write", name="wire", approval=Approval(by=[BOB.id, FARAH.id], quorum=2))
+    async def wire(ctx: ToolContext[Log]) -> str:
+        """Wire money."""
+        await ctx.deps.run("wire", ctx)
+        return "wired"
+
+    thread.tools = (*TOOLS, wire)
+    new_code(thread, "v2")
+    thread.model.script = [calls(("wire", {}))]
+    await thread.say("wire it")
+    await thread.work()
+    asked = await thread.prompt()
+    value = button_value(asked.prompt_id, "approve")
+    with former_format():
+        new_code(thread, "v1")
+        (at_once,) = (await hear(thread, who="bob", click=value, key="at once")).clicks
+        assert (at_once.status, "newer version" in (at_once.reason or "")) == ("refused", True)
+        thread.later_s(QUIET)
+        (later,) = (await hear(thread, who="bob", click=value, key="later")).clicks
+        assert (later.status, later.receipt and later.receipt.reason) == ("refused", "session_stranded")
+        assert await thread.work() == 0
+    untouched = await thread.prompt()
+    assert (untouched.outcome, untouched.votes) == (None, ())
+    assert thread.log.names() == []
+    new_code(thread, "v2")
+    for who in ("bob", "farah"):
+        await hear(thread, who=who, click=value, key=f"{who} at last")
+    await thread.work()
+    assert thread.log.names() == ["wire"]
+
+
 async def test_the_successor_is_given_what_was_said_if_the_bot_wants_so(thread: Thread) -> None:
     old = await rolled_back(thread, transcripts=True)
     thread.later_s(QUIET)
@@ -178,7 +213,7 @@ async def test_without_the_setting_nothing_is_given(thread: Thread) -> None:
 
 
 async def test_only_the_newest_forty_messages_are_given(thread: Thread) -> None:
-    with second_format():
+    with next_format():
         new_code(thread, "v2")
         for number in range(25):
             await thread.say(f"message {number}")
@@ -224,7 +259,7 @@ async def test_by_id_it_is_refused_with_the_version_that_wrote_it(thread: Thread
     problem = known(refused.value)
     assert problem is not None
     assert (problem.status, problem.code) == (409, "session_stranded")
-    assert "version v2 (format 2)" in problem.message
+    assert f"version v2 (format {NEXT})" in problem.message
     assert (await thread.store.run(old)).status is RunStatus.OPEN
     assert await thread.store.rows("SELECT count(*) FROM moor_admission WHERE outcome IS NULL", {}) == [(1,)]
 

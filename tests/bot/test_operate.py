@@ -25,7 +25,7 @@ from durable_core.testing.builders import message
 from tests.bot.command import environment, refusal, run
 from tests.bot.session.actors import calls
 from tests.bot.session.kit import Thread, open_thread
-from tests.bot.session.versions import new_code, second_format
+from tests.bot.session.versions import NEXT, PRESENT, new_code, next_format
 from tests.durable_core.conformance.sqlite import KEYS
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ async def filled(path: str) -> dict[str, str]:
     await thread.store.strand(claim.run_id, claim.epoch, reason="step:charge is asked, step:pay was recorded", code="c1")
     found["workflow"] = claim.run_id
     thread.later_s(60)
-    with second_format():
+    with next_format():
         new_code(thread, "v2")
         await thread.say("hello", address="fake:v1:newer")
         await thread.work()
@@ -137,7 +137,7 @@ def test_stranded_runs_are_listed_with_their_reason(place: Place) -> None:
     assert listed(text) == [place.newer, place.workflow]
     assert "step:charge is asked, step:pay was recorded (code c1)" in text
     # who lives and reads it makes it an ordinary one
-    abilities = Abilities(min_readable=1, current=2, code="c2")
+    abilities = Abilities(current=NEXT, code="c2")
 
     async def enrol(thread: Thread) -> None:
         await thread.store.enrol(Incarnation(owner="newer", deployment="v2", abilities=abilities))
@@ -152,10 +152,10 @@ def test_stranded_runs_are_listed_with_their_reason(place: Place) -> None:
 def test_a_run_is_shown_with_all_that_is_in_it(place: Place) -> None:
     text = place.say("inspect", place.parked)
     assert f"{place.parked}  session support, open, waiting" in text
-    for words in ("Steps", "Requests", "Events", '"Refund 20?"', "input.requested", "spec_version 1", "deployment v1"):
+    for words in ("Steps", "Requests", "Events", '"Refund 20?"', "input.requested", f"spec_version {PRESENT}", "deployment v1"):
         assert words in text
     assert "hello [bold]you[/bold]" in place.say("inspect", place.idle)
-    assert "format 2" in place.say("inspect", place.newer)
+    assert f"format {NEXT}" in place.say("inspect", place.newer)
     done = run(place.folder, "inspect", "ses_nobody", env=place.env)
     assert refusal(done) == "no run 'ses_nobody'"
 

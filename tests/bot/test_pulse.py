@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -20,13 +20,12 @@ class Answering:
         self.fault: Exception | None = None
         self.silent = False
 
-    async def rows(self, _sql: str, _parameters: dict[str, Any]) -> list[tuple[int]]:
+    async def probe(self) -> None:
         self.asked += 1
         if self.silent:
             await asyncio.Event().wait()
         if self.fault is not None:
             raise self.fault
-        return [(1,)]
 
 
 async def test_many_who_ask_ask_the_database_once() -> None:

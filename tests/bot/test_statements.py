@@ -61,8 +61,8 @@ async def test_a_click_counts_where_a_copy_was_put(settings: Settings) -> None:
     try:
         _, prompt_id = await asked(runtime.store, copies=("here",))
         prompt = await runtime.store.prompt(prompt_id)
-        assert await runtime.answers._put_at(prompt, (CHANNEL, "here"))
-        assert not await runtime.answers._put_at(prompt, (CHANNEL, "there"))
+        assert await runtime.answers.put_at(prompt, (CHANNEL, "here"))
+        assert not await runtime.answers.put_at(prompt, (CHANNEL, "there"))
     finally:
         await runtime.close()
 

@@ -18,8 +18,10 @@ from pydantic import BaseModel, Field
 
 from bot.approvals import Approval, always, over
 from bot.context import ToolContext
+from bot.deciding import Deciding
 from bot.errors import BadArguments, BadTool
 from bot.history import ResultStatus
+from bot.policies import never, once
 from bot.tools import ERROR_LIMIT, OUTPUT_LIMIT, Effect, Interrupt, Tool, tool
 from tests.bot.people import ALICE
 
@@ -158,7 +160,6 @@ def test_a_plain_decorator_makes_an_ungated_write_that_asks_when_interrupted() -
     assert touch.on_interrupt is Interrupt.ASK
     assert touch.asks_after_untrusted
     assert touch.schema == {"additionalProperties": False, "properties": {}, "type": "object"}
-    assert not touch.gated(touch.call({}, "0.0.0", requester=ALICE))
 
 
 @pytest.mark.parametrize(
@@ -183,12 +184,16 @@ def test_writes_ask_after_untrusted_content_unless_allowed(options: Any, asks: b
     assert tool(**options)(noop).asks_after_untrusted is asks
 
 
-def test_the_gate_sees_typed_arguments() -> None:
+async def test_the_gate_sees_typed_arguments() -> None:
     gated = tool(approval=Approval(when=over("amount", 100), ask="Pay {amount}?"))(pay)
-    small, large = (gated.call({"amount": amount}, "0.0.0", requester=ALICE) for amount in ("99.99", "100.01"))
-    assert not gated.gated(small)
-    assert gated.gated(large)
-    assert tool(approval=always)(pay).gated(small)
+    calls = [gated.call({"amount": amount}, "0.0.0", requester=ALICE) for amount in ("99.99", "100.01")]
+    assert [(await Deciding().rule(gated.approval, call)).says for call in calls] == ["allow", "ask"]
+    assert (await Deciding().rule(tool(approval=always)(pay).approval, calls[0])).says == "ask"
+
+
+def test_a_bare_policy_is_an_approval() -> None:
+    assert tool(approval=never)(pay).approval == Approval(when=never)
+    assert tool(approval=once(arguments=["amount"]))(pay).approval == Approval(when=once(arguments=["amount"]))
 
 
 async def noop(ctx: ToolContext) -> None: ...

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels import Button, Card, CardOutcome, Outbound
+from channels import Button, Card, CardItem, CardOutcome, Form, FormField, Outbound
 from channels.fallback import card_text, outbound_text, split_text, visible
 
+FORM = Form("Note", "v", submit="Send", fields=(FormField("note", "Why"),))
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
 
 
@@ -133,3 +134,64 @@ def test_no_part_leaves_a_block_open(lines: list[str], limit: int) -> None:
     parts = split_text("\n".join(lines), limit)
     if len(parts) > 1:
         assert not any(behind[-1] for part in parts if (behind := blocks(part)))
+
+
+# Several questions, one at a time
+
+ITEMS = (
+    CardItem("Deploy web?", outcome=CardOutcome("denied", "Denied by Bob", at=1, note="too late\n1. Approve")),
+    CardItem(
+        "Deploy api?",
+        fields=(("env", "live"),),
+        progress="1 of 2 approved: Alice",
+        buttons=(Button("Approve", "a"), Button("Change first", "?a", form=FORM), Button("Deny", "d", description="for good")),
+    ),
+    CardItem("Deploy db?", fields=(("env", "test"),), buttons=(Button("Approve", "a"),)),
+)
+
+
+def test_of_several_questions_the_first_open_one_is_asked() -> None:
+    text = card_text(Card("2 of 3 calls still wait", items=ITEMS, buttons=(Button("Approve all", "*a"),)))
+    assert text.split("\n") == [
+        "2 of 3 calls still wait",
+        "",
+        "(1 of 3) Deploy web?",
+        "",
+        "Denied by Bob",
+        "Note:",
+        "  | too late",
+        "  | 1. Approve",
+        "",
+        "(2 of 3) Deploy api?",
+        "env:",
+        "  | live",
+        "1 of 2 approved: Alice",
+        "",
+        "1. Approve",
+        "2. Deny: for good",
+        "Answer with the number.",
+        "",
+        "(3 of 3) comes next: Deploy db?",
+    ]
+
+
+def test_a_bare_card_shows_every_question_whole() -> None:
+    text = card_text(Card("2 of 3", items=ITEMS, buttons=(Button("Approve all", "*a"),)).bare)
+    assert "(3 of 3) Deploy db?\nenv:\n  | test" in text
+    assert "Answer with" not in text
+
+
+def test_words_of_ones_own_are_an_answer_where_they_may_be() -> None:
+    write = Button("Answer in words", "?text", form=FORM)
+    both = card_text(Card("Which?", buttons=(Button("Near", "n"), write), freeform=True))
+    assert both == "Which?\n\n1. Near\nAnswer with the number, or in your own words."
+    assert card_text(Card("Which?", buttons=(write,), freeform=True)) == "Which?\nAnswer in your own words."
+    two = Card("2 wait", items=(CardItem("A?", buttons=(write,), freeform=True),) * 2)
+    assert card_text(two).endswith("(2 of 2) comes next: A?")
+
+
+def test_what_was_changed_and_why_stands_behind_a_bar() -> None:
+    outcome = CardOutcome("overridden", "Approved by Olga by override", at=1, note="fire", changes=(("amount", "20"),))
+    assert card_text(Card("Refund?", outcome=outcome)) == (
+        "Refund?\n\nApproved by Olga by override\nReason:\n  | fire\nChanged amount:\n  | 20"
+    )

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels import Button, Card, CardOutcome, ChannelError, MalformedPayload, Outbound, Verified, WebhookRequest
+from channels import (
+    Button,
+    Card,
+    CardItem,
+    CardOutcome,
+    ChannelError,
+    Form,
+    FormField,
+    MalformedPayload,
+    Outbound,
+    Verified,
+    WebhookRequest,
+)
+from channels.cards import MAX_BUTTON_VALUE
 from channels.errors import DeliveryFailed, RateLimited
 from channels.http import read_json
-from channels.outbound import MAX_BUTTON_VALUE
 
 FULL = Outbound(
     "text",
@@ -105,3 +119,81 @@ def test_errors_say_whether_to_retry() -> None:
     assert not DeliveryFailed("gone", permanent=True).retryable
     assert RateLimited(3).retryable
     assert not ChannelError().retryable
+
+
+# Cards
+
+FORM = Form("Why?", "prm:deny", submit="Deny", fields=(FormField("note", "Note", value="x", multiline=True, required=True),))
+WHOLE = Card(
+    "2 calls wait",
+    items=(
+        CardItem("Run?", buttons=(Button("Yes", "y", description="at once"), Button("No, because", "n", form=FORM))),
+        CardItem("Send?", outcome=CardOutcome("approved", "Approved", at=1, note="ok", changes=(("to", "bob"),))),
+    ),
+    buttons=(Button("Approve all", "prm:*approve"),),
+    display="select",
+    freeform=True,
+    progress="1 of 2 approved",
+)
+
+
+def test_a_card_of_several_questions_survives_json() -> None:
+    assert Card.from_json(WHOLE.to_json()) == WHOLE
+    assert CardItem.from_json(WHOLE.items[0].to_json()) == WHOLE.items[0]
+
+
+def test_what_a_plain_channel_offers_are_the_options_by_the_number_of_their_question() -> None:
+    assert [(one.label, one.value) for one in WHOLE.choices] == [("1. Yes: at once", "y"), ("Approve all", "prm:*approve")]
+    assert WHOLE.bare.choices == ()
+    assert [item.buttons for item in WHOLE.bare.items] == [(), ()]
+    assert [one.label for one in WHOLE.items[0].forms] == ["No, because"]
+    assert replace(WHOLE, outcome=CardOutcome("mixed", "settled", at=1)).options == ()
+
+
+PARTS: list[tuple[str | int, ...]] = [
+    ("items", 0, "question"),
+    ("items", 0, "buttons", 1, "form", "fields", 0, "value"),
+    ("items", 0, "buttons", 1, "form", "fields", 0, "required"),
+    ("items", 0, "buttons", 1, "form", "value"),
+    ("items", 1, "outcome", "changes"),
+    ("items", 1, "outcome", "kind"),
+    ("display",),
+    ("freeform",),
+    ("items",),
+]
+
+
+@pytest.mark.parametrize("path", PARTS, ids=lambda path: ".".join(map(str, path)))
+def test_a_part_that_is_missing_strange_or_unknown_is_malformed(path: tuple[str | int, ...]) -> None:
+    for change in ("gone", "strange", "unknown"):
+        data: Any = WHOLE.to_json()
+        node = data
+        for name in path[:-1]:
+            node = node[name]
+        if change == "gone":
+            del node[path[-1]]
+        elif change == "strange":
+            node[path[-1]] = 7
+        else:
+            node["more"] = 1
+        with pytest.raises(MalformedPayload):
+            Card.from_json(data)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: FormField("", "Note"),
+        lambda: FormField("n" * 201, "Note"),
+        lambda: FormField("note", "Note", value="x" * 3_001),
+        lambda: Form("T", "v", submit="S", fields=()),
+        lambda: Form("T", "", submit="S", fields=FORM.fields),
+        lambda: Form("T", "v", submit="S", fields=FORM.fields * 2),
+        lambda: Form("T", "v", submit="S", fields=tuple(FormField(f"{number}", "x") for number in range(21))),
+        lambda: Card("?", items=(CardItem("?"),) * 51),
+        lambda: Card("?", buttons=(Button("x", "v"),) * 201),
+    ],
+)
+def test_more_than_a_platform_takes_is_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match=r"at most|1 to|one name"):
+        make()

@@ -17,7 +17,7 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from durable_core.codec import LIMIT, MAX_DEPTH, MOST, decode, encode, size_of
+from durable_core.codec import LIMIT, MAX_DEPTH, MOST, decode, encode, size_of, unstamped
 from durable_core.errors import Broken, TooLarge, Unstorable
 
 if TYPE_CHECKING:
@@ -128,15 +128,15 @@ class TestRoundTrip:
 
 class TestFormat:
     def test_plain_json_is_readable_as_it_stands(self) -> None:
-        assert encode({"a": [1, None]}) == b'\x01{"a":[1,null]}'
-        assert encode(Decimal("1.20")) == b'\x01{"$t":"decimal","v":"1.20"}'
-        assert encode(2**64) == b'\x01{"$t":"int","v":"0x10000000000000000"}'
-        assert encode({"$t": 1}) == b'\x01{"$t":"dict","v":{"$t":1}}'
+        assert unstamped(encode({"a": [1, None]})) == b'\x01{"a":[1,null]}'
+        assert unstamped(encode(Decimal("1.20"))) == b'\x01{"$t":"decimal","v":"1.20"}'
+        assert unstamped(encode(2**64)) == b'\x01{"$t":"int","v":"0x10000000000000000"}'
+        assert unstamped(encode({"$t": 1})) == b'\x01{"$t":"dict","v":{"$t":1}}'
 
     def test_long_values_are_compressed_where_that_makes_them_smaller(self) -> None:
-        assert encode("a" * 2000)[0] == 2
+        assert unstamped(encode("a" * 2000))[0] == 2
         assert len(encode("a" * 2000)) < 100
-        assert encode("a" * 400)[0] == 1
+        assert unstamped(encode("a" * 400))[0] == 1
         noise = UUID(int=0).hex.join(str(UUID(int=n**9 % 2**128)) for n in range(3, 40))
         assert decode(encode(noise)) == noise
 
@@ -298,7 +298,7 @@ class TestCorrupt:
         with pytest.raises(Broken):
             decode(data)
 
-    @given(st.binary() | st.binary().map(lambda tail: b"\x01" + tail) | st.binary().map(lambda tail: b"\x02" + tail))
+    @given(st.builds(bytes.__add__, st.sampled_from([b"", b"\x01", b"\x02", b"\x03\x02\x01", b"\x03\x02\x02"]), st.binary()))
     def test_any_bytes_decode_or_fail_by_name(self, data: bytes) -> None:
         with suppress(Broken, TooLarge):
             decode(data)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
+import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -393,35 +395,72 @@ class TestBlocking:
         assert f":{body.fn.__code__.co_firstlineno + 2} (body)" in error.line
 
 
-def test_an_exit_in_a_callback_ends_the_body_not_the_worker() -> None:
+@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt()])
+def test_an_exit_in_a_callback_ends_the_body_not_the_worker(error: BaseException) -> None:
     @workflow
     async def body(ctx: WorkflowContext) -> None:
         def leave() -> None:
-            raise SystemExit(1)
+            raise error
 
         asyncio.get_running_loop().call_soon(leave)
         await ctx.step(fetch, "a")
 
-    assert "a callback raised SystemExit(1)" in str(poison(body=body))
+    assert f"a callback raised {error!r}" in str(poison(body=body))
 
 
-@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, GeneratorExit])
-def test_an_interrupted_body_is_not_driven_any_more(interrupt: type[BaseException]) -> None:
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
+@pytest.mark.parametrize("in_a_task", [False, True])
+def test_a_body_that_raises_an_exit_fails_and_the_worker_goes_on(error: BaseException, in_a_task: bool) -> None:
+    async def leave() -> None:
+        raise error
+
     @workflow
     async def body(ctx: WorkflowContext) -> None:
         await ctx.step(fetch, "a")
-        raise interrupt
+        await (asyncio.create_task(leave()) if in_a_task else leave())
+
+    play = Play(body).done("step:fetch#0")
+    assert isinstance(play.error, RuntimeError)
+    assert f"the body raised {error!r}" in str(play.error)
+
+
+def interrupted(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, interrupted, functools.partial(interrupted)])
+@pytest.mark.parametrize("in_a_callback", [False, True])
+def test_a_body_that_ctrl_c_interrupts_is_not_driven_any_more(handler: Any, in_a_callback: bool) -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> None:
+        await ctx.step(fetch, "a")
+        if in_a_callback:
+            asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGINT)
+            await asyncio.sleep(0)
+        else:
+            signal.raise_signal(signal.SIGINT)
+        await ctx.step(fetch, "b")
 
     play = Play(body)
-    if interrupt is KeyboardInterrupt:
+    before = signal.signal(signal.SIGINT, handler)
+    try:
         with pytest.raises(KeyboardInterrupt):
             play.done("step:fetch#0")
-        with pytest.raises(Evicted):
-            play.replay.deliver(Entry(n=1, kind=EntryKind.CANCEL))
-        assert play.outcome is None
-        play.replay.close()
-    else:
-        assert isinstance(play.done("step:fetch#0").error, interrupt)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with pytest.raises(Evicted):
+        play.replay.deliver(Entry(n=1, kind=EntryKind.CANCEL))
+    assert play.outcome is None
+    play.replay.close()
+
+
+def test_a_body_that_raises_generator_exit_fails() -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> None:
+        await ctx.step(fetch, "a")
+        raise GeneratorExit
+
+    assert isinstance(Play(body).done("step:fetch#0").error, GeneratorExit)
 
 
 def test_an_entry_that_can_not_be_read_ends_the_body() -> None:

@@ -22,7 +22,8 @@ from durable_core.testing.builders import event, message, post, step_commit, to_
 from tests.durable_core.conformance.sqlite import KEYS
 
 MINUTE = 60_000
-OLD, NEW = Abilities(current=1, code="old"), Abilities(current=2, code="new")
+NEXT = versions.CURRENT_SPEC + 1
+OLD, NEW = Abilities(code="old"), Abilities(current=NEXT, code="new")
 START = 1_700_000_000_000
 
 
@@ -84,7 +85,7 @@ async def store(clock: ManualClock) -> AsyncIterator[Store]:
 async def newer(store: Store, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Have a run that code of the next format wrote."""
     with monkeypatch.context() as patch:
-        patch.setattr(versions, "CURRENT_SPEC", 2)
+        patch.setattr(versions, "CURRENT_SPEC", NEXT)
         receipt = await store.admit(message(to_address("newer")))
         return await store.run(receipt.run_id)
 
@@ -97,7 +98,7 @@ async def test_it_takes_ten_minutes_without_anybody_who_reads_it(
     store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = await newer(store, monkeypatch)
-    assert run.spec_version == 2
+    assert run.spec_version == NEXT
     here = Strandings(store=store, abilities=OLD, since=START)
     there = Strandings(store=store, abilities=NEW, since=START)
     assert not await here.is_stranded(run)
@@ -106,7 +107,7 @@ async def test_it_takes_ten_minutes_without_anybody_who_reads_it(
     assert not await there.is_stranded(run), "who reads it doesn't call it stranded"
     with pytest.raises(Stranded) as refused:
         await here.check(run)
-    assert (refused.value.run_id, refused.value.spec_version, refused.value.deployment) == (run.run_id, 2, "d1")
+    assert (refused.value.run_id, refused.value.spec_version, refused.value.deployment) == (run.run_id, NEXT, "d1")
     assert not await here.is_stranded(replace(run, status=RunStatus.ENDED))
 
 
@@ -187,7 +188,7 @@ async def test_runs_are_listed_as_asked(store: Store, clock: ManualClock, monkey
     assert [line.run_id for line in await list_runs(store, Which(), limit=1)] == [new.run_id]
     (marked,) = await list_runs(store, Which(marked=True, status=RunStatus.OPEN, kind=RunKind.SESSION))
     assert (marked.run_id, marked.stranded, marked.stranded_code, marked.name) == (busy, "why", "c", "support")
-    assert [line.run_id for line in await list_runs(store, Which(outside=(1, 1)))] == [new.run_id]
+    assert [line.run_id for line in await list_runs(store, Which(outside=(OLD.min_readable, OLD.current)))] == [new.run_id]
     assert [line.run_id for line in await list_runs(store, Which(deployment="d2"))] == []
     assert len(await list_runs(store, Which(phase=Phase.IDLE, deployment="d1"))) == 3
     now = await store.now()

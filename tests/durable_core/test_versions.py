@@ -22,25 +22,30 @@ def marked(value: Stored) -> Stored:
     return {**value, "marked": True}
 
 
+PRESENT, NEXT, AFTER = (versions.CURRENT_SPEC + more for more in range(3))
+
+
 @pytest.fixture
-def third(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "CURRENT_SPEC", 3)
+def two_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "CURRENT_SPEC", AFTER)
 
 
 def test_what_this_code_wrote_is_read_as_it_is() -> None:
     value: Stored = {"text": "hi"}
-    assert Upcasters({("note", 1): renamed}).read("note", value, written=versions.CURRENT_SPEC, run_id="r") is value
+    assert Upcasters({("note", PRESENT): renamed}).read("note", value, written=PRESENT, run_id="r") is value
 
 
-@pytest.mark.usefixtures("third")
+@pytest.mark.usefixtures("two_later")
 def test_an_older_value_is_brought_up_format_by_format() -> None:
-    upcasters = Upcasters({("note", 1): renamed, ("note", 2): marked, ("other", 1): marked})
-    assert upcasters.read("note", {"text": "hi", "by": "a"}, written=1, run_id="r") == {"said": "hi", "by": "a", "marked": True}
-    assert upcasters.read("note", {"said": "hi"}, written=2, run_id="r") == {"said": "hi", "marked": True}
-    assert upcasters.read("unchanged", {"text": "hi"}, written=1, run_id="r") == {"text": "hi"}
+    upcasters = Upcasters({("note", PRESENT): renamed, ("note", NEXT): marked, ("other", PRESENT): marked})
+    whole = {"said": "hi", "by": "a", "marked": True}
+    for written in (versions.MIN_READABLE_SPEC, PRESENT):
+        assert upcasters.read("note", {"text": "hi", "by": "a"}, written=written, run_id="r") == whole
+    assert upcasters.read("note", {"said": "hi"}, written=NEXT, run_id="r") == {"said": "hi", "marked": True}
+    assert upcasters.read("unchanged", {"text": "hi"}, written=PRESENT, run_id="r") == {"text": "hi"}
 
 
-@pytest.mark.parametrize("written", [0, 2, 255])
+@pytest.mark.parametrize("written", [versions.MIN_READABLE_SPEC - 1, NEXT, 255])
 def test_what_is_outside_of_the_window_is_stranded(written: int) -> None:
     with pytest.raises(Stranded) as refused:
         Upcasters().read("note", {}, written=written, run_id="ses_1")
@@ -49,16 +54,23 @@ def test_what_is_outside_of_the_window_is_stranded(written: int) -> None:
 
 
 def test_values_of_the_first_format_have_no_stamp() -> None:
-    assert codec.encode({"a": 1}) == b'\x01{"a":1}'
-    assert codec.written_by(codec.encode({"a": 1})) == 1
-    assert codec.written_by(codec.encode("x" * 4000)) == 1
+    first = versions.FIRST_SPEC
+    assert codec.encode({"a": 1}, written=first) == b'\x01{"a":1}'
+    assert codec.written_by(codec.encode({"a": 1}, written=first)) == first
+    assert codec.written_by(codec.encode("x" * 4000, written=first)) == first
 
 
-@pytest.mark.usefixtures("third")
+def test_a_stamp_is_two_bytes() -> None:
+    body = codec.encode({"a": 1})
+    assert body == bytes((3, PRESENT)) + b'\x01{"a":1}'
+    assert (codec.written_by(body), codec.unstamped(body)) == (PRESENT, codec.encode({"a": 1}, written=versions.FIRST_SPEC))
+
+
+@pytest.mark.usefixtures("two_later")
 @pytest.mark.parametrize("value", [{"a": 1}, "x" * 4000, None])
 def test_values_of_later_formats_say_so(value: codec.Storable) -> None:
     body = codec.encode(value)
-    assert codec.written_by(body) == 3
+    assert codec.written_by(body) == AFTER
     assert codec.decode(body) == value
     assert codec.unstamped(codec.unstamped(body)) == codec.unstamped(body)
     for broken in (b"\x03", b"\x03\x02", b"\x03\x02\x09"):
@@ -68,15 +80,15 @@ def test_values_of_later_formats_say_so(value: codec.Storable) -> None:
 
 def test_a_repeat_over_a_newer_version_is_the_same_payload(monkeypatch: pytest.MonkeyPatch) -> None:
     before = payload_digest(codec.encode({"message": "hi"}))
-    monkeypatch.setattr(versions, "CURRENT_SPEC", 2)
+    monkeypatch.setattr(versions, "CURRENT_SPEC", NEXT)
     assert payload_digest(codec.encode({"message": "hi"})) == before
     assert payload_digest(codec.encode({"message": "ho"})) != before
 
 
 def test_a_worker_enrols_the_window_of_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "CURRENT_SPEC", 5)
-    monkeypatch.setattr(versions, "MIN_READABLE_SPEC", 4)
-    assert (Abilities().min_readable, Abilities().current) == (4, 5)
+    monkeypatch.setattr(versions, "CURRENT_SPEC", AFTER)
+    monkeypatch.setattr(versions, "MIN_READABLE_SPEC", PRESENT)
+    assert (Abilities().min_readable, Abilities().current) == (PRESENT, AFTER)
 
 
 def test_fingerprints_are_equal_over_processes_and_told_apart() -> None:
@@ -88,5 +100,5 @@ def test_fingerprints_are_equal_over_processes_and_told_apart() -> None:
 
 def test_a_fingerprint_changes_with_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
     before = versions.fingerprint("same")
-    monkeypatch.setattr(versions, "CURRENT_SPEC", 2)
+    monkeypatch.setattr(versions, "CURRENT_SPEC", NEXT)
     assert versions.fingerprint("same") != before

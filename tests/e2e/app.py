@@ -16,19 +16,26 @@ from bot.agent import Agent
 from bot.app import Bot
 from bot.approvals import Approval, ToolCall
 from bot.context import ToolContext
+from bot.flows import conversation
 from bot.history import ResultItem, Usage, UserItem
 from bot.model import Finish, ModelReply, ModelRequest, OnText, RequestedCall
 from bot.principal import Principal
 from bot.tools import tool
+from durable_core.context import WorkflowContext, step_context
+from durable_core.operations import Option
+from durable_core.registry import workflow
 from tests.e2e.ledger import Ledger
 from tests.e2e.plain import Plain
 
 MODEL = "model"
 BEGIN = "begin"
 EFFECT = "effect"
+STEP = "step"
+"""The body of a workflow's step."""
 GATE = "gate.sock"
 """A socket in the process's folder at which a tool's body waits, as long as a test listens there."""
 
+PAUSE = 0.05
 WORD_PAUSE = 0.03
 WORDS = 12
 
@@ -91,7 +98,35 @@ async def once(ctx: ToolContext[Outside], charge: str) -> str:
     return await ctx.deps.act(ctx, charge)
 
 
+def _in_step(name: str) -> str:
+    here, home = step_context(), conversation()
+    assert home is not None
+    here.deps.ledger.add(STEP, f"{here.run_id}:{name}", attempt=here.attempt, note=home.call_id)
+    return f"{name} for {home.requester.name}"
+
+
+def compute_plan(charge: str) -> str:
+    return _in_step("compute_plan")
+
+
+def roll_out(plan: str) -> str:
+    return _in_step("roll_out")
+
+
+@workflow
+async def deploy(ctx: WorkflowContext, charge: str) -> str:
+    """Plan, ask, wait a moment, roll out."""
+    plan = await ctx.step(compute_plan, charge)
+    ctx.progress("planned")
+    answer = await ctx.ask("Deploy?", [Option("go", "Deploy"), Option("stop", "Cancel")])
+    if answer.option_id != "go":
+        return "not deployed"
+    await ctx.sleep(PAUSE)
+    return await ctx.step(roll_out, plan)
+
+
 TOOLS = (refund, pay, read, write, once)
+FLOW_STEPS = ("compute_plan", "roll_out")
 
 
 class CountingModel:
@@ -109,7 +144,7 @@ class CountingModel:
         assert isinstance(said, UserItem)
         results = [item for item in request.history[last:] if isinstance(item, ResultItem)]
         word = said.text.partition(" ")[0]
-        if not results and word in {one.name for one in TOOLS}:
+        if not results and word in {deploy.name, *(one.name for one in TOOLS)}:
             call = RequestedCall(word, {"charge": said.text}, provider_id=f"p{request.sequence}")
             return ModelReply("", (call,), finish=Finish.TOOLS, usage=Usage(1, 1), model=self.name)
         text = f"{said.text}: {results[-1].status.value}" if results else f"You said: {said.text}"
@@ -131,4 +166,4 @@ def build(folder: Path) -> Bot:
     async def deps() -> AsyncIterator[Outside]:
         yield Outside(ledger, folder)
 
-    return Bot(agents=[Agent("crash", CountingModel(ledger), tools=TOOLS)], channels=[Plain(folder)], deps=deps)
+    return Bot(agents=[Agent("crash", CountingModel(ledger), tools=[*TOOLS, deploy])], channels=[Plain(folder)], deps=deps)

@@ -16,12 +16,12 @@ from bot.runtime import CONSOLE_FILE
 from channels.console.platform import ConsolePlatform
 from durable_core.clock import DatabaseClock
 from durable_core.crypto import KeyRing
-from durable_core.model import Record, Step
+from durable_core.model import INTERNAL, Record, Run, RunKind, Step
 from durable_core.store import Store
 from durable_core.stores.open import open_store
 from durable_core.streams import EventView, Streams
 from tests.e2e import plain
-from tests.e2e.app import BEGIN, EFFECT, MODEL, WORDS
+from tests.e2e.app import BEGIN, EFFECT, FLOW_STEPS, MODEL, STEP, WORDS
 from tests.e2e.data import Read, has_file, reading
 from tests.e2e.ledger import Ledger, Line
 from tests.e2e.process import KEYS, settings_of
@@ -56,10 +56,14 @@ class Verdict:
 class Past:
     """All that a store holds of one run."""
 
-    run_id: str
+    run: Run
     steps: list[Step]
     records: dict[int, list[Record]]
     events: list[EventView]
+
+    @property
+    def run_id(self) -> str:
+        return self.run.run_id
 
 
 async def judge(folder: Path, stories: Sequence[Story], *, deaths: int, drains: int = 0) -> Verdict:
@@ -84,7 +88,9 @@ async def judge(folder: Path, stories: Sequence[Story], *, deaths: int, drains: 
         await store.close()
     await _shown(folder, stories, prompts, posts, verdict)
     lines = Ledger(folder).lines()
-    for past in pasts:
+    flows = [past for past in pasts if past.run.kind is RunKind.WORKFLOW]
+    _flows(flows, stories, lines, verdict)
+    for past in (past for past in pasts if past not in flows):
         _models(past, lines, verdict)
         _tools(past, lines, prompts, verdict)
         _events(past, verdict, deaths=deaths, drains=drains)
@@ -104,14 +110,14 @@ async def _past(store: Store, run_id: str) -> Past:
     events: list[EventView] = []
     while page := await streams.read(run_id, start=len(events), hidden=True):
         events += page
-    return Past(run_id, steps, records, events)
+    return Past(await store.run(run_id), steps, records, events)
 
 
 def _rows(read: Read, stories: Sequence[Story], verdict: Verdict) -> None:
     """Every input ends once, and nothing is left to do."""
     admissions = read("SELECT * FROM moor_admission")
     expected = sum(len(story.said) for story in stories)
-    count = sum(row["kind"] == "message" for row in admissions)
+    count = sum(row["kind"] == "message" and row["source"] != INTERNAL for row in admissions)
     if count < expected:
         verdict.lost.append(f"{count} of {expected} messages were admitted")
     if count > expected:
@@ -119,7 +125,10 @@ def _rows(read: Read, stories: Sequence[Story], verdict: Verdict) -> None:
     verdict.lost += [f"{row['kind']} ended as {row['outcome']}" for row in admissions if row["outcome"] != "completed"]
     for row in read("SELECT kind, count(*) AS n FROM moor_command WHERE taken_step IS NULL GROUP BY kind"):
         verdict.lost.append(f"{row['n']} commands of kind {row['kind']} were not taken")
-    for row in read("SELECT * FROM moor_run"):
+    for row in read("SELECT * FROM moor_run WHERE kind = 'workflow'"):
+        if (row["status"], row["end_reason"], row["wake_at"], row["owner"]) != ("ended", "completed", None, None):
+            verdict.wrong.append(f"a workflow is {row['status']}, {row['end_reason']}, owner {row['owner']}")
+    for row in read("SELECT * FROM moor_run WHERE kind = 'session'"):
         if row["phase"] != "idle" or row["owner"] is not None or row["status"] != "open" or row["turn_id"] is not None:
             verdict.wrong.append(f"a run is {row['phase']}, owner {row['owner']}")
         if row["wake_at"] != row["deadline_at"]:
@@ -173,7 +182,7 @@ def replies(story: Story, prompts: Sequence[dict[str, Any]]) -> list[str]:
     skipped = any(prompt["kind"] == "rerun" and prompt["outcome"] == "denied" for prompt in prompts)
     found = []
     for text in story.said:
-        if text.partition(" ")[0] in story.tools:
+        if text.partition(" ")[0] in {*story.tools, *story.flows}:
             found.append(f"{text}: {'unknown' if skipped and story.again == 'skip' else 'completed'}")
         elif text.startswith("stream"):
             found.append(" ".join(f"w{place}" for place in range(WORDS)))
@@ -249,9 +258,30 @@ def _let_run(call_id: str, past: Past, prompts: Sequence[dict[str, Any]], before
     )
 
 
-def _events(past: Past, verdict: Verdict, *, deaths: int, drains: int) -> None:
-    """The list has no gaps, a turn ends once, and attempts are told as they were."""
-    events = past.events
+def _flows(pasts: Sequence[Past], stories: Sequence[Story], lines: Sequence[Line], verdict: Verdict) -> None:
+    """One run a call; each step is recorded once, and doesn't run again when it is; one answer."""
+    expected = sum(len(story.flows) for story in stories)
+    if len(pasts) != expected:
+        (verdict.doubled if len(pasts) > expected else verdict.lost).append(f"{len(pasts)} runs for {expected} calls")
+    for past in pasts:
+        _places(past.events, verdict)
+        entries = Counter(step.name for step in past.steps if step.kind != "asked")
+        wanted = [*(f"step:{name}#0" for name in FLOW_STEPS), "ask:#0", "timer:50#0", ""]
+        if entries != Counter(wanted):
+            verdict.wrong.append(f"the log of a workflow has {dict(entries)}")
+        for name in FLOW_STEPS:
+            kept = next((step.completed_at for step in past.steps if step.name == f"step:{name}#0"), None)
+            bodies = [line for line in lines if line.what == STEP and line.key == f"{past.run_id}:{name}"]
+            if not bodies:
+                verdict.lost.append(f"step {name} never ran")
+            if kept is not None and any(line.at_ns > (kept + 1) * MS for line in bodies):
+                verdict.doubled.append(f"step {name} after its result was kept")
+            if len({line.pid for line in bodies}) != len(bodies):
+                verdict.doubled.append(f"step {name} twice by one process")
+
+
+def _places(events: Sequence[EventView], verdict: Verdict) -> None:
+    """The list of events has no gaps."""
     if [event.seq for event in events] != list(range(len(events))):
         verdict.wrong.append("positions of events have gaps")
     visible = [event for event in events if event.index is not None]
@@ -259,6 +289,12 @@ def _events(past: Past, verdict: Verdict, *, deaths: int, drains: int) -> None:
         verdict.wrong.append("indexes of events have gaps")
     if any(after.at < before.at for before, after in pairwise(events)):
         verdict.wrong.append("times of events run backwards")
+
+
+def _events(past: Past, verdict: Verdict, *, deaths: int, drains: int) -> None:
+    """A turn ends once, and attempts are told as they were."""
+    events = past.events
+    _places(events, verdict)
     started = Counter(event.data["turn_id"] for event in events if event.type == "turn.started")
     ended = Counter(event.data["turn_id"] for event in events if event.type in ENDS)
     if set(started.values()) - {1}:
@@ -277,6 +313,10 @@ def _events(past: Past, verdict: Verdict, *, deaths: int, drains: int) -> None:
     )
     if asked != resolved or set(asked.values()) - {1}:
         verdict.wrong.append(f"asked {dict(asked)}, resolved {dict(resolved)}")
+    begun = Counter(event.data["run_id"] for event in events if event.type == "task.started")
+    settled = Counter(event.data["run_id"] for event in events if event.type == "task.settled")
+    if begun != settled or set(begun.values()) - {1}:
+        verdict.wrong.append(f"runs told as begun {dict(begun)}, as settled {dict(settled)}")
     results = Counter(event.data["call_id"] for event in events if event.type == "action.result")
     if set(results.values()) - {1}:
         verdict.doubled.append(f"results were told twice: {dict(results)}")

@@ -107,6 +107,20 @@ class LocalSlack:
                     return
         raise AssertionError(f"no button {label!r} in {message['blocks']}")
 
+    async def submits(self, user: str, values: dict[str, str]) -> None:
+        """Have somebody send the form that is open for them, with these values by block, as its own page does it."""
+        view = (await self.calls("views.open"))[-1]["view"]
+        view = json.loads(view) if isinstance(view, str) else view
+        actions = {block["block_id"]: block["element"]["action_id"] for block in view["blocks"] if block["type"] == "input"}
+        given = {name: {actions[name]: {"type": "plain_text_input", "value": text}} for name, text in values.items()}
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(self._socket))) as http,
+            http.ws_connect("http://local-slack/ui") as page,
+        ):
+            await page.receive()
+            await page.send_json({"t": "view_submit", "user": user, "values": given})
+            await page.receive()
+
     async def opens(self, user: str) -> str:
         """Have somebody look at the bot's page, which opens their direct messages; returns that channel."""
         await self.control("open-home", user=user)

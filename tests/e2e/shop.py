@@ -18,7 +18,7 @@ from bot.app import Bot
 from bot.demo import open_deps, support
 from bot.settings import DATABASE_FILE
 from bot.testing.app import App, running
-from bot.testing.slack.fake import FakeSlack, Said
+from bot.testing.slack import FakeSlack, Said
 from bot.testing.slack.faults import server_error
 from bot.testing.slack.values import Message
 from channels.slack.channel import API_URL, SECRET, TOKEN, Slack

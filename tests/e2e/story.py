@@ -43,7 +43,14 @@ class Story:
 
     @property
     def tools(self) -> tuple[str, ...]:
-        return tuple(word for text in self.said if (word := text.partition(" ")[0]) in {"refund", "pay", "read", "write", "once"})
+        return self._words({"refund", "pay", "read", "write", "once"})
+
+    @property
+    def flows(self) -> tuple[str, ...]:
+        return self._words({"deploy"})
+
+    def _words(self, known: set[str]) -> tuple[str, ...]:
+        return tuple(word for text in self.said if (word := text.partition(" ")[0]) in known)
 
 
 STORIES = (
@@ -58,6 +65,7 @@ STORIES = (
     Story("idempotent write", Through.CONSOLE, ("write ch_1",)),
     Story("write, run again", Through.CONSOLE, ("once ch_1",)),
     Story("write, not again", Through.PLAIN, ("once ch_1",), again="skip"),
+    Story("workflow", Through.PLAIN, ("deploy ch_1",)),
 )
 
 
@@ -137,7 +145,7 @@ def door(story: Story, client: Client, *, number: int = 0) -> Door:
             return PlainDoor(client, f"plain-{number}")
 
 
-OPTIONS = {"approval": "approve", "rerun": None}
+OPTIONS = {"approval": "approve", "rerun": None, "question": "go"}
 
 
 async def live(story: Story, entrance: Door, server: Server, bell: Bell) -> None:

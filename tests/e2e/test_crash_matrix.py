@@ -35,7 +35,7 @@ def _run() -> Matrix:
 def test_a_story_without_deaths(matrix: Matrix, story: Story) -> None:
     verdict = matrix.calm[story.name]
     assert verdict.breaches == []
-    assert verdict.models == len(story.said) + len(story.tools)
+    assert verdict.models == len(story.said) + len(story.tools) + len(story.flows)
     assert verdict.begins == verdict.effects == len(story.tools)
     assert verdict.reruns == 0
 
@@ -47,7 +47,8 @@ def test_a_story_with_one_death(matrix: Matrix, story: Story, failpoint: str) ->
     assert cells
     for cell in cells:
         assert cell.problems == ()
-        assert cell.reached == (matrix.hits[story.name][failpoint] >= cell.n)
+        if not (story.flows and cell.n > 1):  # what a run says is taken in at once or in parts, with more or fewer commits
+            assert cell.reached == (matrix.hits[story.name][failpoint] >= cell.n)
         assert cell.deaths == cell.reached
         _check_counts(matrix, story, cell)
 

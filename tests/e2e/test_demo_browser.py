@@ -193,3 +193,19 @@ async def test_a_phone_reaches_everything(demo: Demo, visit: Visit, theme: Theme
     assert await page.evaluate("document.getElementById('thread').scrollWidth") <= 390
     dark = await page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(18, 22, 28)"
     assert dark is (theme == "dark")
+
+
+async def test_a_denial_with_a_note_is_quoted_on_the_card(demo: Demo, visit: Visit) -> None:
+    await visit.open(demo.address)
+    await visit.new_thread()
+    await visit.speak_as("Alice")
+    await visit.say("refund 40 for ch_1")
+    await visit.card("Refund 40").get_by_role("button", name="Deny with a note").click()
+    await visit.page.locator(".fill textarea").fill("Not this month")
+    await visit.page.keyboard.press("Control+Enter")
+    settled = visit.card("Refund 40", settled=True)
+    await settled.wait_for()
+    assert "Denied by Alice at" in await settled.inner_text()
+    assert await settled.locator("blockquote").inner_text() == "Not this month"
+    await visit.finished()
+    assert await visit.page.locator(".fill").count() == 0

@@ -76,6 +76,7 @@ CROWD = (
     Story("r-refund", Through.CONSOLE, ("refund ch_2", "once ch_3")),
     Story("r-api", Through.API, ("write ch_4", "pay ch_5")),
     Story("r-plain", Through.PLAIN, ("once ch_6", "hello again")),
+    Story("r-flow", Through.CONSOLE, ("deploy ch_7",)),
 )
 
 
@@ -130,7 +131,7 @@ class KillingDoor:
         return taken
 
 
-@pytest.mark.parametrize("name", ["approve, decided by a worker", "approve, decided at once", "approve by API"])
+@pytest.mark.parametrize("name", ["approve, decided by a worker", "approve, decided at once", "approve by API", "workflow"])
 async def test_a_click_right_before_a_death_counts_once(ground: Ground, name: str) -> None:
     story = BY_NAME[name]
     server = Server(ground.fleet, ground.folder("click"))
@@ -141,7 +142,7 @@ async def test_a_click_right_before_a_death_counts_once(ground: Ground, name: st
     verdict = await judge(server.folder, (story,), deaths=server.deaths)
     assert verdict.breaches == []
     assert server.deaths == killing.kills
-    assert verdict.effects >= 1
+    assert verdict.effects >= len(story.tools)
 
 
 # In the middle of a tool

@@ -88,7 +88,7 @@ async def test_what_is_not_for_the_bot_gets_no_answer(harbour: LocalSlack) -> No
 async def test_a_refund_waits_for_its_requester_and_runs_once(harbour: LocalSlack) -> None:
     thread = await harbour.says(ALICE, f"<@{BOT}> refund 20 for ch_1")
     [card] = await settled(harbour, thread, 1)
-    assert labels(card) == ["Approve", "Deny"]
+    assert labels(card) == ["Approve", "Deny", "Deny with a note"]
     assert "Refund 20 for ch_1?" in words(card)
     assert "alice may answer" in words(card)
     assert "number" not in card["text"]
@@ -96,7 +96,7 @@ async def test_a_refund_waits_for_its_requester_and_runs_once(harbour: LocalSlac
     await harbour.clicks(BOB, card, "Approve")
     refused = await until(lambda: private_to(harbour, BOB, thread))
     assert refused[0]["text"] == "Only alice may answer this."
-    assert labels((await harbour.replies(thread))[0]) == ["Approve", "Deny"]
+    assert labels((await harbour.replies(thread))[0]) == ["Approve", "Deny", "Deny with a note"]
 
     await harbour.clicks(ALICE, card, "Approve")
     shown, reply = await settled(harbour, thread, 2)
@@ -172,3 +172,15 @@ async def without_buttons(slack: LocalSlack, thread: str) -> dict[str, Any]:
 async def longer(look: Callable[[], Awaitable[list[dict[str, Any]]]], count: int) -> list[dict[str, Any]]:
     found = await look()
     return found if len(found) >= count else []
+
+
+async def test_a_form_opens_for_who_clicked_and_its_note_is_on_the_card(harbour: LocalSlack) -> None:
+    thread = await harbour.says(ALICE, f"<@{BOT}> refund 20 for ch_1")
+    [card] = await settled(harbour, thread, 1)
+    await harbour.clicks(ALICE, card, "Deny with a note")
+    [opened] = await until(lambda: harbour.calls("views.open"))
+    assert opened["trigger_id"]
+    await harbour.submits(ALICE, {"note": "Not this month"})
+    shown = await until(lambda: without_buttons(harbour, thread))
+    assert "Denied by alice" in words(shown)
+    assert "Not this month" in words(shown)

@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bot.testing.slack.fake import FakeSlack, Said
+from bot.testing.slack import FakeSlack, Said
 from bot.testing.slack.payloads import Twin
 from tests.bot.testing.kit import listening
 from tests.e2e.shop import Books, Shop, delivered, open_shop, words

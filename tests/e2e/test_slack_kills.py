@@ -20,7 +20,7 @@ from itertools import product
 from pathlib import Path
 from typing import Final, Literal
 
-from bot.testing.slack.fake import FakeSlack, Said
+from bot.testing.slack import FakeSlack, Said
 from bot.testing.slack.sender import Posting
 from tests.e2e.fleet import Fleet, Server, make_folder, make_template
 from tests.e2e.matrix import FULL_VARIABLE

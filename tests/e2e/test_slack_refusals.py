@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.testing.slack.fake import FakeSlack, Said
+from bot.testing.slack import FakeSlack, Said
 from bot.testing.slack.faults import Fault, dropped, rate_limited, refused, server_error
 from bot.testing.slack.values import Message
 from tests.e2e.shop import Shop, made_at, open_shop
@@ -88,8 +88,8 @@ async def test_a_click_on_a_card_whose_session_ended(tmp_path: Path, answered: b
         posting = await shop.slack.click(card, "Approve", "alice")
         assert posting.status == 200
         (told,) = await whispered(shop, "alice")
-        how = "Denied by Alice" if answered else "No longer needed: the turn was stopped"
-        assert told == f"This was settled before: {how}."
+        ended = "This conversation has ended. Nothing was done with your answer."
+        assert told == ("This was settled before: Denied by Alice." if answered else ended)
         assert shop.books.refunds == []
 
 

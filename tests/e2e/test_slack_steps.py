@@ -61,7 +61,7 @@ async def test_the_five_steps_lead_to_an_approved_refund(tmp_path: Path) -> None
         assert await slack.handshake()
         asked = await slack.mention("alice", "general", "refund 20 for ch_1")
         card = await slack.until(lambda: slack.card(asked))
-        assert [button.label for button in card.buttons] == ["Approve", "Deny"]
+        assert [button.label for button in card.buttons] == ["Approve", "Deny", "Deny with a note"]
         await slack.click(card, "Approve", "bob")
         [told] = await slack.until(lambda: slack.whispers("bob"))
         assert "may answer this" in told.words

@@ -1,51 +1,91 @@
-// Cards: a question with buttons, and what became of it.
+// Cards: questions with buttons, lists and forms, and what became of them. A card may hold several questions.
 
-import { ApiError, clientId, part, post, worthRetrying } from "./api.js";
-import { announce, h, icon } from "./dom.js";
-import { clockTime, exact, expiry, keep, timeNode } from "./time.js";
+import { controls, forAll } from "./controls.js";
+import { h, icon } from "./dom.js";
+import { clockTime, exact, expiry, timeNode } from "./time.js";
 
 const LONG = 220;
-const MARKS = { approved: "M2.5 6.5l2.3 2.3 4.7-5.1", denied: "M3.2 3.2l5.6 5.6m0-5.6L3.2 8.8", cancelled: "M3.2 3.2l5.6 5.6m0-5.6L3.2 8.8", expired: "M6 2.8V6l2.2 1.6", ignored: "M3 6h6" };
-const STYLES = { primary: "btn pri", danger: "btn danger", plain: "btn" };
+const CHECK = "M2.5 6.5l2.3 2.3 4.7-5.1", CROSS = "M3.2 3.2l5.6 5.6m0-5.6L3.2 8.8", DASH = "M3 6h6";
+const MARKS = { approved: CHECK, answered: CHECK, mixed: CHECK, denied: CROSS, cancelled: DASH, ignored: DASH, expired: "M6 2.8V6l2.2 1.6", overridden: "M6 2.4v4M6 9v.2" };
+const NOTES = { answered: "Answer", overridden: "Reason" };
+const NAMED = /^(Approved|Denied|Answered) by [^:.]+$/;
 
-function value(text, index) {
+/** Read a card; one from before there were items, forms or notes lacks those. */
+const read = (card) => ({ items: [], evidence: [], fields: [], buttons: [], display: "buttons", progress: "", detail: "", outcome: null, ...card });
+
+function value(text, fold) {
   if (text.length <= LONG && text.split("\n").length <= 6) return h("dd", {}, text);
   const start = text.slice(0, 90).split("\n")[0];
-  return h("dd", {}, h("details", { "data-fold": `field-${index}` }, h("summary", {}, `${start}… all ${text.length.toLocaleString("en")} characters`), text));
+  return h("dd", {}, h("details", { "data-fold": fold }, h("summary", { "data-focus": fold }, `${start}… all ${text.length.toLocaleString("en")} characters`), text));
 }
 
-const details = (card) => [
-  card.fields.length > 0 && h("dl", { class: "kv" }, card.fields.flatMap(([label, text], index) => [h("dt", {}, label), value(String(text), index)])),
+const pairs = (fields, fold) => fields.length > 0 && h("dl", { class: "kv" },
+  fields.flatMap(([label, text], index) => [h("dt", {}, label), value(String(text), `${fold}-${index}`)]));
+
+const details = (card, place) => [
+  pairs(card.fields, `${place}-field`),
   card.evidence.length > 0 && h("ul", { class: "evi", "aria-label": "Evidence" }, card.evidence.map((line) => h("li", {}, line))),
 ];
 
-function settled(card) {
-  const { kind, text, at, result } = card.outcome;
+function sentence({ text, at, result }) {
   const when = h("time", { datetime: new Date(at).toISOString(), title: exact(at) }, clockTime(at));
-  return h("section", { class: "card done", "aria-label": card.question },
-    h("div", { class: "top" },
-      h("span", { class: `tick ${kind}` }, icon(MARKS[kind] ?? MARKS.ignored)),
-      h("div", {},
-        h("h3", { class: "q" }, card.question),
-        h("div", { class: "sub" }, text.replace(/[.\s]+$/, ""), /^\w+ by [^:,.]+$/.test(text) ? " at " : ", ", when, ". ", result ?? ""))),
-    (card.detail || card.fields.length > 0 || card.evidence.length > 0) && h("details", { class: "fold", "data-fold": "asked" },
-      h("summary", { "data-focus": "fold" }, "What was asked"),
-      card.detail && h("div", { class: "evi" }, card.detail), details(card)));
+  return h("div", { class: "sub" }, NAMED.test(text) ? [text, " at ", when, ". "] : [text.replace(/\.$/, ""), " ·\u00a0", when, result ? " · " : ""], result ?? "");
 }
 
-/** Build a message's card. `context`: {threadId, messageId, viewer, note, onNote(text), onClicked()}. */
-export function cardNode(card, context) {
-  if (card.outcome) return settled(card);
-  const buttons = card.buttons.map((button, index) => h("button", {
-    type: "button", class: STYLES[button.style] ?? "btn", "data-focus": `button-${index}`,
-    on: { click: (event) => click(event.currentTarget, button, context) },
-  }, button.label));
-  return h("section", { class: "card", "aria-label": card.question },
-    h("div", { class: "top" }, h("h3", { class: "q" }, card.question), card.detail && h("div", { class: "sub" }, card.detail)),
-    details(card),
-    context.note && h("div", { class: "said" }, context.note),
-    buttons.length > 0 && h("div", { class: "acts" }, buttons,
-      card.expires_at !== null && timeExpiry(card.expires_at)));
+/** What the person wrote and changed, as a quotation and a list. */
+const written = ({ kind, note, changes }, place) => [
+  note && h("div", { class: "note" }, h("span", {}, NOTES[kind] ?? "Note"), h("blockquote", {}, note)),
+  changes?.length > 0 && h("div", { class: "changed" }, h("span", {}, "Changed before it ran"), pairs(changes, `${place}-change`)),
+];
+
+function asked(card, place) {
+  if (card.fields.length === 0 && card.evidence.length === 0) return false;
+  return h("details", { class: "fold", "data-fold": `${place}-asked` },
+    h("summary", { "data-focus": `${place}-fold` }, "What was asked"),
+    card.detail && h("div", { class: "evi" }, card.detail), details(card, place));
+}
+
+const tick = (kind) => h("span", { class: `tick ${kind}` }, icon(MARKS[kind] ?? DASH));
+
+function settled(card, place, level = "h3") {
+  return [
+    h("div", { class: "top" }, tick(card.outcome.kind), h("div", {}, h(level, { class: "q" }, card.question), sentence(card.outcome))),
+    written(card.outcome, place),
+    asked(card, place),
+  ];
+}
+
+function open(card, place, context, level = "h3") {
+  const note = context.note?.place === place ? context.note.text : "";
+  return [
+    h("div", { class: "top" }, h(level, { class: "q" }, card.question), card.detail && h("div", { class: "sub" }, card.detail)),
+    details(card, place),
+    card.progress && h("div", { class: "votes" }, card.progress),
+    note && h("div", { class: "said" }, note),
+    controls(card, place, context, card.expires_at === null ? null : timeExpiry(card.expires_at)),
+  ];
+}
+
+function several(card, context) {
+  const note = context.note?.place === "all" ? context.note.text : "";
+  const items = card.items.map((given, index) => {
+    const item = read(given), place = `item-${index}`;
+    return h("li", { class: item.outcome ? "item done" : "item" }, item.outcome ? settled(item, place, "h4") : open(item, place, context, "h4"));
+  });
+  return [
+    h("div", { class: "top" }, card.outcome && tick(card.outcome.kind), h("div", {}, h("h3", { class: "q" }, card.question), card.outcome ? sentence(card.outcome) : card.detail && h("div", { class: "sub" }, card.detail))),
+    h("ol", { class: "items" }, items),
+    note && h("div", { class: "said" }, note),
+    !card.outcome && forAll(card, context),
+  ];
+}
+
+/** Build a message's card. `context`: {threadId, messageId, viewer, note, forms, onNote(place, text), onClicked(), onForm()}. */
+export function cardNode(given, context) {
+  const card = read(given);
+  const parts = card.items.length > 0 ? several(card, context) : card.outcome ? settled(card, "card") : open(card, "card", context);
+  const kind = [card.outcome && "done", card.items.length > 0 && "several"].filter(Boolean).map((one) => ` ${one}`).join("");
+  return h("section", { class: `card${kind}`, "aria-label": card.question }, parts);
 }
 
 function timeExpiry(at) {
@@ -53,34 +93,3 @@ function timeExpiry(at) {
   node.className = "exp";
   return node;
 }
-
-async function click(target, button, context) {
-  const group = target.closest(".acts");
-  const all = [...group.querySelectorAll("button")];
-  if (all.some((one) => one.getAttribute("aria-disabled") === "true")) return;
-  for (const one of all) one.setAttribute("aria-disabled", "true");
-  const expires = group.querySelector(".exp");
-  const say = (text) => { if (expires) keep(expires, () => text); };
-  say("Recording…");
-  const body = { message_id: context.messageId, author: context.viewer, value: button.value, client_id: clientId() };
-  for (let tries = 0; ; tries += 1) {
-    try {
-      const answer = await post(`threads/${part(context.threadId)}/clicks`, body);
-      announce(spoken(button.label, answer));
-      context.onNote(answer.status === "settled" || answer.status === "pending" ? "" : answer.reason || words(answer.status));
-      break;
-    } catch (error) {
-      if (worthRetrying(error) && context.stillShown() && tries < 60) {
-        say("Waiting for the connection…");
-        await new Promise((resolve) => setTimeout(resolve, Math.min(5000, 500 * 2 ** tries)));
-        continue;
-      }
-      context.onNote(error instanceof ApiError ? `${error.message}${error.id ? ` (${error.id})` : ""}` : "That didn't arrive. Click again.");
-      break;
-    }
-  }
-  context.onClicked();
-}
-
-const words = (status) => (status === "already_settled" ? "Somebody else was first." : "You can't answer this one.");
-const spoken = (label, answer) => (answer.status === "settled" ? `${label}: recorded` : answer.status === "pending" ? `${label}: recorded, still waiting` : answer.reason || words(answer.status));

@@ -15,7 +15,7 @@ const HIDDEN_FOR = 20_000;
 const state = {
   cast: [], threads: [], viewer: sessionStorage.getItem("moorings.viewer") ?? localStorage.getItem("moorings.viewer"),
   threadId: null, place: NEW, thread: null, messages: [], turns: [], live: null, agent: null,
-  outgoing: restoreOutgoing(), notes: new Map(), redraw: new Map(), worker: { state: "up", pid: null },
+  outgoing: restoreOutgoing(), notes: new Map(), forms: new Map(), redraw: new Map(), worker: { state: "up", pid: null },
   online: true, late: false, loaded: false, loading: false, locked: false, problem: null, jump: true,
 };
 let stream = null, lateTimer = 0, hideTimer = 0;
@@ -198,9 +198,12 @@ const actions = {
   onNew: () => { go(NEW); byId("say").focus(); },
   onEdit: (entry) => composer.edit(entry),
   onDiscard: (entry) => composer.discard(entry),
-  onNote: (id, text) => {
-    if (text) state.notes.set(id, { viewer: state.viewer, text });
+  onNote: (id, place, text) => {
+    if (text) state.notes.set(id, { viewer: state.viewer, place, text });
     else state.notes.delete(id);
+    actions.onForm(id);
+  },
+  onForm: (id) => {
     state.redraw.set(id, (state.redraw.get(id) ?? 0) + 1);
     draw();
   },

@@ -11,7 +11,7 @@ export function h(tag, props = {}, ...children) {
     else if (name === "style") for (const [key, one] of Object.entries(value)) node.style.setProperty(key, one);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return node;
 }
 
@@ -72,6 +72,7 @@ export function replaceKeepingFocus(node, next) {
   const target = twin || next;
   if (!twin) target.setAttribute("tabindex", "-1");
   target.focus({ preventScroll: true });
+  if (twin && typeof focused.selectionStart === "number") twin.setSelectionRange(focused.selectionStart, focused.selectionEnd);
 }
 
 let clear = 0;

@@ -14,17 +14,18 @@ export const IDEAS = [
   ["hello", "A greeting, with the number of this message"],
   ["refund 40 for ch_1", "Asks first; Alice may say yes herself"],
   ["refund 140 for ch_1", "Over 100, so only Farah of finance may"],
+  ["deploy api", "A workflow that plans, asks, waits and rolls out"],
   ["slow 5", "A tool that takes 5 seconds: kill the worker meanwhile"],
   ["stream 40", "Forty words, written as they come"],
   ["fail 2", "The model fails twice, then answers"],
 ];
 
 export function drawChips(onSay) {
-  byId("chips").replaceChildren(...IDEAS.map(([text]) => h("button", { type: "button", class: "chip", title: `Send “${text}”`, on: { click: () => onSay(text) } }, text)));
+  byId("chips").replaceChildren(...IDEAS.slice(0, 6).map(([text]) => h("button", { type: "button", class: "chip", title: `Send “${text}”`, on: { click: () => onSay(text) } }, text)));
 }
 
-function article(author, { kind = "", head = [], body = [] }) {
-  return h("article", { class: `msg ${kind}`.trim() }, avatar(author),
+function article(author, { kind = "", id = null, head = [], body = [] }) {
+  return h("article", { class: `msg ${kind}`.trim(), "data-message": id }, avatar(author),
     h("div", { class: "body" },
       h("div", { class: "who" }, h("b", {}, author.name), author.agent && h("span", { class: "tag" }, "agent"), head), body));
 }
@@ -35,15 +36,15 @@ function messageNode(message, state, actions) {
   const viewer = state.cast.find((member) => member.id === state.viewer);
   const note = state.notes.get(message.id);
   return article(message.author, {
-    kind: message.private ? "private" : "",
+    kind: [message.private && "private", message.notice && "notice"].filter(Boolean).join(" "), id: message.id,
     head: [timeNode(message.at), message.edited_at !== null && !message.card && h("span", { class: "state", title: exact(message.edited_at) }, "edited")],
     body: [
       text(message.text),
       message.card && cardNode(message.card, {
         threadId: state.threadId, messageId: message.id, viewer: state.viewer,
-        note: note && note.viewer === state.viewer ? note.text : "",
+        note: note && note.viewer === state.viewer ? note : null, forms: state.forms, onForm: () => actions.onForm(message.id),
         stillShown: () => state.messages.some((one) => one.id === message.id && !one.card?.outcome),
-        onNote: (words) => actions.onNote(message.id, words), onClicked: actions.onClicked,
+        onNote: (place, words) => actions.onNote(message.id, place, words), onClicked: actions.onClicked,
       }),
       message.private && h("div", { class: "only" }, icon(EYE, 13), `Only ${viewer ? viewer.name : "you"} can see this`),
     ],

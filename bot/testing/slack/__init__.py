@@ -5,11 +5,11 @@ What lives here: the names a test imports. What does not: anything else.
 
 from __future__ import annotations
 
-from bot.testing.slack.fake import FakeSlack, Said
+from bot.testing.slack.fake import FakeSlack
 from bot.testing.slack.faults import Fault, dropped, rate_limited, refused, server_error, slow
-from bot.testing.slack.sender import Attempt, Posting
+from bot.testing.slack.sender import Attempt, Posting, Said
 from bot.testing.slack.server import ApiCall
-from bot.testing.slack.values import Button, Channel, ChannelKind, Message, User, UserKind, Workspace
+from bot.testing.slack.values import Button, Channel, ChannelKind, Choice, Message, Modal, User, UserKind, Workspace
 
 __all__ = [
     "ApiCall",
@@ -17,9 +17,11 @@ __all__ = [
     "Button",
     "Channel",
     "ChannelKind",
+    "Choice",
     "FakeSlack",
     "Fault",
     "Message",
+    "Modal",
     "Posting",
     "Said",
     "User",

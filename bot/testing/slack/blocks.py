@@ -20,6 +20,11 @@ _OPTIONS: Final = {"static_select": 100, "radio_buttons": 10, "checkboxes": 10, 
 _OTHER_ACTIONS: Final = frozenset(
     {"datepicker", "timepicker", "datetimepicker", "users_select", "conversations_select", "channels_select", "external_select"}
 )
+_INPUT: Final = frozenset({"type", "block_id", "label", "element", "hint", "optional", "dispatch_action"})
+_TEXT_INPUT: Final = frozenset(
+    {"type", "action_id", "placeholder", "initial_value", "multiline", "min_length", "max_length", "focus_on_load"}
+    | {"dispatch_action_config"}
+)
 _UNCHECKED: Final = frozenset({"divider", "rich_text", "file", "video"})
 
 
@@ -99,9 +104,34 @@ class _Checker:
     def _input(self, block: Json, at: str) -> None:
         if not self._modal:
             self._say("unsupported type: input", f"{at}/type")
+        for name in sorted(block.keys() - _INPUT):
+            self._say(f"no more fields allowed: {name}", at)
         self._text(block.get("label"), f"{at}/label", most=2000, plain=True)
-        if not isinstance(block.get("element"), dict):
+        if "hint" in block:
+            self._text(block["hint"], f"{at}/hint", most=2000, plain=True)
+        for name in ("optional", "dispatch_action"):
+            if not isinstance(block.get(name, False), bool):
+                self._say("must be a boolean", f"{at}/{name}")
+        element = block.get("element")
+        if not isinstance(element, dict):
             self._say("missing required field: element", at)
+        elif element.get("type") == "plain_text_input":
+            self._text_input(element, f"{at}/element")
+        elif element.get("type") not in {*_SELECTS - {"overflow"}, *_OTHER_ACTIONS}:
+            self._say(f"unsupported type: {element.get('type')}", f"{at}/element/type")
+
+    def _text_input(self, element: Json, at: str) -> None:
+        for name in sorted(element.keys() - _TEXT_INPUT):
+            self._say(f"no more fields allowed: {name}", at)
+        if "action_id" in element:
+            self._id(element["action_id"], f"{at}/action_id")
+        if "placeholder" in element:
+            self._text(element["placeholder"], f"{at}/placeholder", most=150, plain=True)
+        least, most = element.get("min_length", 0), element.get("max_length", 3000)
+        if not (isinstance(least, int) and isinstance(most, int) and 0 <= least <= 3000 and 1 <= most <= 3000 and least <= most):
+            self._say("must be a length from 0 to 3000", f"{at}/max_length")
+        elif "initial_value" in element:
+            self._string(element["initial_value"], f"{at}/initial_value", most)
 
     def _context(self, block: Json, at: str) -> None:
         elements = block.get("elements")
@@ -177,6 +207,8 @@ class _Checker:
                 continue
             self._text(option.get("text"), f"{place}/text", most=75)
             self._string(option.get("value"), f"{place}/value", 150)
+            if "description" in option:
+                self._text(option["description"], f"{place}/description", most=75, plain=True)
 
     def _image(self, image: Json, at: str) -> None:
         self._string(image.get("alt_text"), f"{at}/alt_text", 2000)

@@ -13,7 +13,17 @@ from bot.testing.slack.world import World
 
 _HISTORY: Final = ("channels", "groups", "im", "mpim")
 ALL_SCOPES: Final = frozenset(
-    {"app_mentions:read", "chat:write", "commands", "files:read", "files:write", "users:read", "im:write", "mpim:write"}
+    {
+        "app_mentions:read",
+        "chat:write",
+        "commands",
+        "files:read",
+        "files:write",
+        "im:write",
+        "mpim:write",
+        "usergroups:read",
+        "users:read",
+    }
     | {f"{kind}:{right}" for kind in _HISTORY for right in ("read", "history")}
 )
 ALL_EVENTS: Final = frozenset({"app_mention", "message.channels", "message.groups", "message.im", "message.mpim"})

@@ -6,20 +6,19 @@ What lives here: `FakeSlack`: people who speak and click, what they see, and wha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Final, Self, TypeVar
-from urllib.parse import urlencode
 
+from bot.testing.slack import views
 from bot.testing.slack.cast import ALL_EVENTS, ALL_SCOPES, EVENT_OF, open_channel, settle_in
 from bot.testing.slack.faults import Fault, Faults
 from bot.testing.slack.payloads import Payloads, Twin, can_speak
-from bot.testing.slack.sender import ACK_SECONDS, Posting, Sender
+from bot.testing.slack.sender import ACK_SECONDS, Posting, Said, Sender, as_form, as_json
 from bot.testing.slack.server import ApiCall, Server
 from bot.testing.slack.tickets import Tickets
-from bot.testing.slack.values import Channel, ChannelKind, Json, Message, Post, User, UserKind, Workspace
+from bot.testing.slack.values import Button, Channel, ChannelKind, Choice, Json, Message, Modal, Post, User, UserKind, Workspace
 from bot.testing.slack.world import Happening, World
 from channels.signing import wall_clock
 from durable_core.clock import ManualClock
@@ -28,18 +27,6 @@ T = TypeVar("T")
 
 START: Final = 1_767_225_600_000
 """Where a fake's clock begins: 2026-01-01, 00:00 UTC."""
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What somebody wrote, and how the app was told of it."""
-
-    channel: str
-    ts: str
-    _: KW_ONLY
-    thread: str
-    """The `ts` of the thread it is in, or begins."""
-    postings: tuple[Posting, ...] = ()
 
 
 class FakeSlack:
@@ -147,6 +134,12 @@ class FakeSlack:
         people = [self.user(member) for member in members]
         return open_channel(self.world, home, name, people, kind=kind, with_bot=with_bot)
 
+    def add_usergroup(self, *members: str) -> str:
+        """Add a user group of these people and return its id."""
+        group = self.world.new_id("S")
+        self.world.usergroups[group] = [self.user(member).id for member in members]
+        return group
+
     def user(self, name: str) -> User:
         """Find somebody by name or id. Raises: LookupError."""
         for user in self.world.users.values():
@@ -215,25 +208,50 @@ class FakeSlack:
         return await self._sender.post(self._event(place, self._payloads.happened("changed", post, place)))
 
     async def click(self, message: Message, button: str, user: str) -> Posting:
-        """Have somebody press a button of a message as they saw it, by its label or value. Raises: LookupError."""
+        """Have somebody press a button or choose an option of a message as they saw it, by its label or value.
+
+        Raises: LookupError.
+        """
         person, place = self.user(user), self.channel(message.channel)
         post = self._post_of(message)
         if person.id not in place.members or post.only_for not in {None, person.id}:
             raise LookupError(f"{user} doesn't see that message")
-        chosen = [one for one in message.buttons if one.label == button] or [
-            one for one in message.buttons if one.value == button
-        ]
+        offered: tuple[Button | Choice, ...] = (*message.buttons, *message.choices)
+        chosen = [one for one in offered if one.label == button] or [one for one in offered if one.value == button]
         if not chosen:
-            raise LookupError(f"no button {button!r} on it, but {[one.label for one in message.buttons]}")
+            raise LookupError(f"no button {button!r} on it, but {[one.label for one in offered]}")
         payload = self._payloads.clicked(self._home(place), person, post, chosen[0])
         form = {"payload": json.dumps(payload)}
-        return await self._sender.post(_form(payload["actions"][0]["action_ts"], form, payload))
+        return await self._sender.post(as_form(payload["actions"][0]["action_ts"], form, payload))
+
+    def modal(self, user: str) -> Modal | None:
+        """Return the form that is open for somebody, the one on top."""
+        person = self.user(user).id
+        return next((modal for modal in reversed(self.world.modals) if modal.user == person), None)
+
+    async def submit(self, modal: Modal, fields: Mapping[str, str] = MappingProxyType({})) -> Posting:
+        """Have somebody send a form that is open, with these values by label; the app's answer closes it or keeps it.
+
+        Raises: LookupError (no such field, or not open), ValueError (Slack's client would not send it).
+        """
+        if modal not in self.world.modals:
+            raise LookupError("that form is not open")
+        state, home = views.filled(modal, fields), self.world.workspaces[modal.workspace]
+        payload = self._payloads.submitted(home, self.user(modal.user), modal, state)
+        posting = await self._sender.post(as_form(payload["trigger_id"], {"payload": json.dumps(payload)}, payload))
+        views.answered(self.world, modal, ok=posting.ok, body=posting.attempts[-1].body)
+        return posting
+
+    async def repeat(self, posting: Posting) -> Posting:
+        """Post the same bytes once more, signed anew."""
+        copy = Posting(posting.id, posting.body, content_type=posting.content_type, payload=posting.payload, retried=False)
+        return await self._sender.post(copy)
 
     async def command(self, user: str, channel: str, command: str, text: str = "") -> Posting:
         """Have somebody type a slash command; what the app answers at once is shown to them."""
         person, place = self.user(user), self.channel(channel)
         form = self._payloads.command(self._home(place), person, place, command=command, text=text)
-        posting = await self._sender.post(_form(form["trigger_id"], form, dict(form)))
+        posting = await self._sender.post(as_form(form["trigger_id"], form, dict(form)))
         body = posting.attempts[-1].body
         if posting.ok and body:
             shown = json.loads(body) if body.startswith(b"{") else {"text": body.decode()}
@@ -244,7 +262,7 @@ class FakeSlack:
         """Ask the app to prove that it is there, as Slack does when a request URL is set."""
         challenge = self.world.word(52)
         body = {"token": self.world.word(24), "challenge": challenge, "type": "url_verification"}
-        posting = await self._sender.post(_json(challenge, body, retried=False))
+        posting = await self._sender.post(as_json(challenge, body, retried=False))
         answer = posting.attempts[-1].body.decode()
         return posting.ok and challenge in {answer, *(json.loads(answer).values() if answer.startswith("{") else ())}
 
@@ -354,7 +372,7 @@ class FakeSlack:
 
     def _event(self, channel: Channel, event: Json) -> Posting:
         payload = self._payloads.callback(self._home(channel), channel, event)
-        return _json(payload["event_id"], payload, retried=True)
+        return as_json(payload["event_id"], payload, retried=True)
 
     def _echo(self, what: Happening, post: Post) -> None:
         """An app that listens to a channel hears of its own messages too."""
@@ -368,13 +386,3 @@ class FakeSlack:
         if post is None:
             raise LookupError("that message is gone")
         return post
-
-
-def _json(key: str, payload: Json, *, retried: bool) -> Posting:
-    body = json.dumps(payload, separators=(",", ":")).encode()
-    return Posting(key, body, content_type="application/json", payload=payload, retried=retried)
-
-
-def _form(key: str, form: dict[str, str], payload: Json) -> Posting:
-    body = urlencode(form).encode()
-    return Posting(key, body, content_type="application/x-www-form-urlencoded", payload=payload, retried=False)

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 from bot.testing.slack.shapes import message_json
 from bot.testing.slack.tickets import Tickets
-from bot.testing.slack.values import Button, Channel, ChannelKind, Json, Post, User, UserKind, Workspace
+from bot.testing.slack.values import Button, Channel, ChannelKind, Choice, Json, Modal, Post, User, UserKind, Workspace
 from bot.testing.slack.world import Happening, World
 
 Twin: TypeAlias = Literal["message", "app_mention"]
@@ -73,8 +73,8 @@ class Payloads:
             return event | {"subtype": "message_deleted", "deleted_ts": post.ts, "previous_message": previous}
         return event | {"subtype": "message_changed", "message": previous, "previous_message": previous}
 
-    def clicked(self, workspace: Workspace, user: User, post: Post, button: Button) -> Json:
-        """Build the payload of a pressed button."""
+    def clicked(self, workspace: Workspace, user: User, post: Post, button: Button | Choice) -> Json:
+        """Build the payload of a pressed button, or of an option that was chosen."""
         channel = self._world.channels[post.channel]
         ephemeral = post.only_for is not None
         container: Json = {
@@ -83,33 +83,50 @@ class Payloads:
             "channel_id": post.channel,
             "is_ephemeral": ephemeral,
         } | ({"thread_ts": post.thread_ts} if post.thread_ts is not None else {})
-        action: Json = {
-            "action_id": button.action_id,
-            "block_id": button.block_id,
-            "text": {"type": "plain_text", "text": button.label, "emoji": True},
-            "type": "button",
-            "action_ts": self._world.next_ts(),
-        }
-        action |= {"value": button.value} if button.value else {}
-        action |= {"style": button.style} if button.style else {}
+        action: Json = {"action_id": button.action_id, "block_id": button.block_id, "action_ts": self._world.next_ts()}
+        words = {"type": "plain_text", "text": button.label, "emoji": True}
+        state: Json = {}
+        if isinstance(button, Choice):
+            chosen = {"text": words, "value": button.value}
+            action |= {"type": "static_select", "selected_option": chosen}
+            state = {button.block_id: {button.action_id: {"type": "static_select", "selected_option": chosen}}}
+        else:
+            action |= {"type": "button", "text": words}
+            action |= {"value": button.value} if button.value else {}
+            action |= {"style": button.style} if button.style else {}
         payload: Json = {
             "type": "block_actions",
             "user": {"id": user.id, "username": user.name, "name": user.name, "team_id": user.team_id},
             "api_app_id": workspace.app_id,
             "token": self._token,
             "container": container,
-            "trigger_id": self._tickets.trigger(),
+            "trigger_id": self._tickets.trigger(user.id),
             "team": {"id": workspace.id, "domain": workspace.name},
             "enterprise": None if workspace.enterprise_id is None else {"id": workspace.enterprise_id, "name": "Enterprise"},
             "is_enterprise_install": False,
             "channel": {"id": channel.id, "name": _NAMES.get(channel.kind, channel.name)},
-            "state": {"values": {}},
+            "state": {"values": state},
             "response_url": self._tickets.response_url(
                 workspace, "actions", user=user.id, channel=post.channel, thread_ts=post.thread_ts, post=post
             ),
             "actions": [action],
         }
         return payload if ephemeral else payload | {"message": message_json(self._world, post)}
+
+    def submitted(self, workspace: Workspace, user: User, modal: Modal, state: Json) -> Json:
+        """Build the payload of a form that was sent."""
+        return {
+            "type": "view_submission",
+            "team": {"id": workspace.id, "domain": workspace.name},
+            "user": {"id": user.id, "username": user.name, "name": user.name, "team_id": user.team_id},
+            "api_app_id": workspace.app_id,
+            "token": self._token,
+            "trigger_id": self._tickets.trigger(user.id),
+            "view": modal.view | {"state": state},
+            "response_urls": [],
+            "is_enterprise_install": False,
+            "enterprise": None if workspace.enterprise_id is None else {"id": workspace.enterprise_id, "name": "Enterprise"},
+        }
 
     def command(self, workspace: Workspace, user: User, channel: Channel, *, command: str, text: str) -> dict[str, str]:
         """Build the form of a slash command."""
@@ -128,7 +145,7 @@ class Payloads:
             "response_url": self._tickets.response_url(
                 workspace, "commands", user=user.id, channel=channel.id, thread_ts=None, post=None
             ),
-            "trigger_id": self._tickets.trigger(),
+            "trigger_id": self._tickets.trigger(user.id),
         }
         return form | ({"enterprise_id": workspace.enterprise_id} if workspace.enterprise_id else {})
 

@@ -1,4 +1,4 @@
-"""The methods that read, and those that open: auth, conversations, users, views.
+"""The methods that read, and the one that opens a conversation: auth, conversations, users.
 
 What lives here: what they take, refuse and tell. What does not: writing methods, the server, the token.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 from bot.testing.slack.args import Args
-from bot.testing.slack.blocks import check_blocks
 from bot.testing.slack.chat import sees
 from bot.testing.slack.refusals import Refused
 from bot.testing.slack.shapes import channel_json, message_json, user_json
@@ -100,34 +99,12 @@ def user_info(world: World, workspace: Workspace, args: Args) -> Json:
     return {"user": user_json(user, now=world.clock.now_ms // 1000)}
 
 
-def open_view(world: World, workspace: Workspace, args: Args) -> Json:
-    """views.open, once the trigger was found good."""
-    view = args.structure("view", "invalid_arguments")
-    if not isinstance(view, dict) or view.get("type") != "modal":
-        raise Refused("invalid_arguments", messages=["unsupported type [json-pointer:/view/type]"])
-    for name, required in (("title", True), ("submit", False), ("close", False)):
-        text = view.get(name, {}).get("text") if isinstance(view.get(name, {}), dict) else None
-        if (required or name in view) and (not isinstance(text, str) or not 1 <= len(text) <= 24):
-            raise Refused("invalid_arguments", messages=[f"must be 1 to 24 characters [json-pointer:/view/{name}/text]"])
-    if len(view.get("private_metadata", "")) > 3_000 or len(view.get("callback_id", "")) > 255:
-        raise Refused("invalid_arguments", messages=["must be less than 3001 characters [json-pointer:/view/private_metadata]"])
-    blocks = check_blocks(view.get("blocks"), modal=True)
-    opened = {
-        "callback_id": "",
-        "private_metadata": "",
-        "external_id": "",
-        **view,
-        "id": world.new_id("V"),
-        "team_id": workspace.id,
-        "blocks": blocks,
-        "state": {"values": {}},
-        "hash": f"{world.clock.now_ms // 1000}.{world.word(8)}",
-        "app_id": workspace.app_id,
-        "bot_id": workspace.bot_id,
-    }
-    world.views.append(opened)
-    world.changes.tell()
-    return {"view": opened}
+def usergroup_users(world: World, workspace: Workspace, args: Args) -> Json:
+    """usergroups.users.list."""
+    members = world.usergroups.get(args.required("usergroup"))
+    if members is None:
+        raise Refused("no_such_subteam")
+    return {"users": list(members)}
 
 
 def require_scope(workspace: Workspace, needed: str) -> None:

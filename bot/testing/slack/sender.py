@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from typing import Final, Literal
+from urllib.parse import urlencode
 
 import aiohttp
 
@@ -68,6 +70,18 @@ class Posting:
     def status(self) -> int | None:
         """The status of the last attempt's answer."""
         return self.attempts[-1].status if self.attempts else None
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What somebody wrote, and how the app was told of it."""
+
+    channel: str
+    ts: str
+    _: KW_ONLY
+    thread: str
+    """The `ts` of the thread it is in, or begins."""
+    postings: tuple[Posting, ...] = ()
 
 
 class Sender:
@@ -190,3 +204,15 @@ def _judge(status: int) -> Failure | None:
     if 200 <= status < 300:
         return None
     return "too_many_redirects" if 300 <= status < 400 else "http_error"
+
+
+def as_json(key: str, payload: Json, *, retried: bool) -> Posting:
+    """Make a posting of JSON."""
+    body = json.dumps(payload, separators=(",", ":")).encode()
+    return Posting(key, body, content_type="application/json", payload=payload, retried=retried)
+
+
+def as_form(key: str, form: Mapping[str, str], payload: Json) -> Posting:
+    """Make a posting of a form; Slack posts interactions and commands so, and never again."""
+    body = urlencode(form).encode()
+    return Posting(key, body, content_type="application/x-www-form-urlencoded", payload=payload, retried=False)

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from aiohttp import web
 
-from bot.testing.slack import chat, reading, uploads
+from bot.testing.slack import chat, reading, uploads, views
 from bot.testing.slack.args import Args
 from bot.testing.slack.faults import Fault, Faults
 from bot.testing.slack.refusals import Refused
@@ -47,11 +47,15 @@ _METHODS: Final[Mapping[str, _Entry]] = MappingProxyType(
         "conversations.history": _Entry(reading.history, reads_json=False),
         "conversations.info": _Entry(reading.info, reads_json=False),
         "conversations.open": _Entry(reading.open_conversation),
+        "usergroups.users.list": _Entry(reading.usergroup_users, scope="usergroups:read", reads_json=False),
         "users.info": _Entry(reading.user_info, scope="users:read", reads_json=False),
         "files.completeUploadExternal": _Entry(uploads.complete, scope="files:write"),
-        "views.open": _Entry(reading.open_view),
     }
 )
+
+
+_BESIDE: Final = frozenset({"files.getUploadURLExternal", "views.open"})
+"""Methods that need more than the world: an address, a trigger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,20 +141,24 @@ class Server:
     def _do(self, method: str, workspace: Workspace | None, token: str, args: Args) -> Json:
         entry = _METHODS.get(method)
         try:
-            if entry is None and method != "files.getUploadURLExternal":
+            if entry is None and method not in _BESIDE:
                 return {"ok": False, "error": "unknown_method", "req_method": method}
             if workspace is None:
                 return {"ok": False, "error": "invalid_auth" if token else "not_authed"}
             if entry is None:
-                reading.require_scope(workspace, "files:write")
-                return {"ok": True, **uploads.ask_where(self.world, workspace, args, base=self.base)}
+                return {"ok": True, **self._beside(method, workspace, args)}
             if entry.scope:
                 reading.require_scope(workspace, entry.scope)
-            if method == "views.open":
-                self.tickets.use_trigger(args.required("trigger_id"))
             return {"ok": True, **entry.call(self.world, workspace, args)}
         except Refused as error:
             return error.answer()
+
+    def _beside(self, method: str, workspace: Workspace, args: Args) -> Json:
+        if method == "views.open":
+            user = self.tickets.use_trigger(args.required("trigger_id"))
+            return views.open_view(self.world, workspace, args, user=user)
+        reading.require_scope(workspace, "files:write")
+        return uploads.ask_where(self.world, workspace, args, base=self.base)
 
     def _answered(
         self,

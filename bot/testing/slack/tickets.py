@@ -36,26 +36,28 @@ class Tickets:
 
     world: World
     base: str = ""
-    _triggers: dict[str, int | None] = field(default_factory=dict)
+    _triggers: dict[str, tuple[str, int | None]] = field(default_factory=dict)
+    """Whose it is, and until when it is good; None once it was used."""
     _responses: dict[str, _Ticket] = field(default_factory=dict)
 
-    def trigger(self) -> str:
-        """Make a trigger_id; it is good for 3 s and once."""
+    def trigger(self, user: str = "") -> str:
+        """Make a trigger_id for somebody; it is good for 3 s and once."""
         world = self.world
         trigger = f"{world.digits(13)}.{world.digits(13)}.{world.hex(32)}"
-        self._triggers[trigger] = world.clock.now_ms + TRIGGER_MS
+        self._triggers[trigger] = (user, world.clock.now_ms + TRIGGER_MS)
         return trigger
 
-    def use_trigger(self, trigger: str) -> None:
-        """Take a trigger. Raises: Refused."""
+    def use_trigger(self, trigger: str) -> str:
+        """Take a trigger, and return whose it was. Raises: Refused."""
         if trigger not in self._triggers:
             raise Refused("invalid_trigger_id")
-        until = self._triggers[trigger]
+        user, until = self._triggers[trigger]
         if until is None:
             raise Refused("exchanged_trigger_id")
         if self.world.clock.now_ms > until:
             raise Refused("expired_trigger_id")
-        self._triggers[trigger] = None
+        self._triggers[trigger] = (user, None)
+        return user
 
     def response_url(
         self, workspace: Workspace, kind: str, *, user: str, channel: str, thread_ts: str | None, post: Post | None

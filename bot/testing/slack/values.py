@@ -120,6 +120,46 @@ class Button:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """An option of a list that a person sees."""
+
+    label: str
+    value: str
+    _: KW_ONLY
+    action_id: str
+    block_id: str
+    description: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Modal:
+    """A form that is open for one person. `errors` are the app's, by block; `trouble` is Slack's own complaint."""
+
+    view: Json
+    _: KW_ONLY
+    user: str
+    workspace: str
+    errors: dict[str, str] = field(default_factory=dict)
+    trouble: str = ""
+
+    @property
+    def title(self) -> str:
+        """What it is headed."""
+        return str(self.view["title"]["text"])
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """What stands in its fields, by their labels."""
+        inputs = [block for block in self.view["blocks"] if block["type"] == "input"]
+        return {block["label"]["text"]: block["element"].get("initial_value", "") for block in inputs}
+
+    @property
+    def words(self) -> str:
+        """All that is written in it."""
+        return "\n".join(texts(self.view["blocks"]))
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """A message as a person sees it, at the moment a test looked."""
 
@@ -131,6 +171,8 @@ class Message:
     text: str
     blocks: tuple[Json, ...] = ()
     buttons: tuple[Button, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    """The options of its lists."""
     edited: bool = False
     ephemeral: bool = False
     thread_ts: str | None = None
@@ -176,4 +218,18 @@ def buttons(blocks: list[Json]) -> Iterator[Button]:
                     block_id=block["block_id"],
                     style=element.get("style", ""),
                     url=element.get("url", ""),
+                )
+
+
+def choices(blocks: list[Json]) -> Iterator[Choice]:
+    """Read the options of lists, in order."""
+    for block in blocks:
+        for element in block.get("elements", ()) if block["type"] == "actions" else ():
+            for option in element.get("options", ()) if element["type"] == "static_select" else ():
+                yield Choice(
+                    option["text"]["text"],
+                    option["value"],
+                    action_id=element["action_id"],
+                    block_id=block["block_id"],
+                    description=option.get("description", {}).get("text", ""),
                 )

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias
 
-from bot.testing.slack.values import Channel, ChannelKind, Json, Message, Post, User, UserKind, Workspace, buttons
+from bot.testing.slack.values import Channel, ChannelKind, Json, Message, Modal, Post, User, UserKind, Workspace, buttons, choices
 from bot.testing.waiting import Changes
 from durable_core.clock import ManualClock
 
@@ -29,11 +29,14 @@ class World:
         self.workspaces: dict[str, Workspace] = {}
         self.users: dict[str, User] = {}
         self.channels: dict[str, Channel] = {}
+        self.usergroups: dict[str, list[str]] = {}
+        """Ids of people, by the group's id."""
         self.posts: dict[str, dict[str, Post]] = {}
         self.whispers: list[Post] = []
         """Ephemeral messages: they are nowhere else."""
         self.files: dict[str, Json] = {}
-        self.views: list[Json] = []
+        self.modals: list[Modal] = []
+        """What is open, the one on top last."""
         self.on_bot: Callable[[Happening, Post], None] = lambda _what, _post: None
         """Told what an app does; a subscribed app hears of its own posts."""
         self._random = random.Random(seed)  # noqa: S311 - a test repeats itself
@@ -179,6 +182,7 @@ class World:
             text=post.text,
             blocks=tuple(post.blocks),
             buttons=tuple(buttons(post.blocks)),
+            choices=tuple(choices(post.blocks)),
             edited=post.edited is not None,
             ephemeral=post.only_for is not None,
             thread_ts=post.thread_ts,

@@ -11,6 +11,8 @@ from contextlib import suppress
 from typing import Final
 
 from durable_core.errors import DurableError
+from durable_core.keeper import Keeper
+from durable_core.stores.postgres import keeping
 from durable_core.stores.postgres.database import Database
 from durable_core.stores.postgres.listen import Ear, lock_of
 from durable_core.stores.postgres.sql import now
@@ -22,6 +24,8 @@ GRACE_SECONDS: Final = 5.0
 """After a restart of the server all locks are free until their holders are back."""
 BEAT_SECONDS: Final = 3.0
 DEAD_AFTER_MS: Final = 10_000
+_ASK_SECONDS: Final = 1.5
+"""How often the loop is asked whether it is there to beat: the first beat beside it comes six seconds after its last at most."""
 
 # Advisory locks of one 64-bit key, of this database, as the key they were taken by.
 _LOCKS: Final = """
@@ -64,12 +68,17 @@ class Locks:
 
 
 class Heartbeats:
-    """Who has been heard of lately; beats for those that this process enrolled."""
+    """Who has been heard of lately; beats for those that this process enrolled, also while its loop doesn't answer.
 
-    def __init__(self, database: Database) -> None:
+    That is without a limit: as a lock does, a beat says that the process lives. What it holds is another matter: leases.
+    """
+
+    def __init__(self, database: Database, beside: keeping.Beside) -> None:
         self._database = database
+        self._beside = beside
         self._beaten: set[str] = set()
         self._beating: asyncio.Task[None] | None = None
+        self._keeper = Keeper(self._beat_beside, every=_ASK_SECONDS, what="heartbeats")
 
     async def dead(self, owners: Collection[str], *, fresh: bool = False) -> tuple[str, ...]:
         """Return those that nothing was heard of for too long."""
@@ -83,6 +92,7 @@ class Heartbeats:
         self._beaten.add(owner)
         if self._beating is None:
             self._beating = asyncio.get_running_loop().create_task(self._beat())
+            self._keeper.start()
 
     def withdrawn(self, owner: str) -> None:
         """Stop beating for it."""
@@ -90,6 +100,7 @@ class Heartbeats:
 
     async def close(self) -> None:
         """Stop beating."""
+        self._keeper.stop()
         beating, self._beating = self._beating, None
         if beating is not None:
             beating.cancel()
@@ -106,3 +117,8 @@ class Heartbeats:
             if owners:
                 with suppress(DurableError):
                     await self._database.write(lambda tx, owners=owners: tx.run(_BEAT, tx.override, owners), soft=True)  # type: ignore[misc]
+
+    def _beat_beside(self) -> None:
+        owners = sorted(self._beaten)
+        if owners:
+            keeping.beat(self._beside, owners)

@@ -21,7 +21,7 @@ from typing import Any, Final
 from durable_core import failpoints
 from durable_core.stores.postgres.connect import FAULTS
 from durable_core.stores.postgres.database import COMMIT, Database
-from durable_core.stores.postgres.plain import GOES_ON, HEAD, HELD, NEXT
+from durable_core.stores.postgres.plain import GOES_ON, HEAD, HELD, INPUTS, NEXT, UNLESS
 from durable_core.stores.postgres.sql import now
 from durable_core.stores.postgres.tx import Row
 
@@ -61,17 +61,35 @@ _TYPES: Final = (
 _COUNTS: Final = 3
 _ROW: Final = 5
 _NO_COUNTS: Final = (None,) * _COUNTS
+# Each is looked up by its place, as in a plain commit; whoever isn't there undoes the batch, and its members go alone.
+_TAKEN: Final = """, c AS (
+    UPDATE moor_command c SET taken_step = x.n FROM (
+        SELECT h.n, (SELECT b.ctid FROM moor_command b
+                     WHERE b.run_id = h.run_id AND b.seq = h.taken AND b.taken_step IS NULL) AS place
+        FROM h WHERE h.taken IS NOT NULL
+    ) x
+    WHERE c.ctid = x.place
+    RETURNING 1
+)"""
+_ALL_TAKEN: Final = "(SELECT count(*) FROM c) = (SELECT count(taken) FROM h)"
+
+Shared = tuple[int | None, Sequence[Any]]
 
 
 class Member:
     """One commit of a batch, and the future that hears what became of it."""
 
-    __slots__ = ("answer", "args", "sql")
+    __slots__ = ("answer", "args", "consumed", "sql")
 
-    def __init__(self, sql: str, args: list[Any]) -> None:
+    def __init__(self, sql: str, args: list[Any], consumed: Sequence[int]) -> None:
         self.sql = sql
         self.args = args
+        self.consumed = consumed
         self.answer: asyncio.Future[Row | None] = asyncio.get_running_loop().create_future()
+
+    def shared(self) -> Shared:
+        """What a statement of many takes of it: the command it consumes, if one, and the arguments before that."""
+        return (self.consumed[0], self.args[:-INPUTS]) if self.consumed else (None, self.args)
 
     @property
     def run_id(self) -> str:
@@ -110,7 +128,7 @@ class Batches:
         self._overdue: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def commit(self, sql: str, args: list[Any]) -> Row | None:
+    async def commit(self, sql: str, args: list[Any], consumed: Sequence[int] = ()) -> Row | None:
         """Return the row of a commit's statement, as `Database.attempt` does; call it within `shield`.
 
         Raises:
@@ -123,9 +141,9 @@ class Batches:
             finally:
                 self._under_way -= 1
                 self._go()
-        if _is_large(args):
+        member = Member(sql, args, consumed)
+        if _is_large(member.shared()[1]):
             return await self._alone(sql, args)
-        member = Member(sql, args)
         self._waiting.append(member)
         loop = asyncio.get_running_loop()
         if self._is_free() and not self._called:
@@ -206,7 +224,7 @@ class Batches:
         passed = [member for member in members if member.hit("commit.before")]
         if not passed:
             return
-        found = await self._database.statement(*statement([member.args for member in passed]))
+        found = await self._database.statement(*statement([member.shared() for member in passed]))
         rows = {row[0]: row[1:] for row in found}
         for number, member in enumerate(passed, start=1):
             row = rows.get(number)
@@ -214,11 +232,14 @@ class Batches:
                 member.pass_on(row)
 
 
-def statement(commits: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+def statement(members: Sequence[Shared]) -> tuple[Any, ...]:
     """Return the statement of a batch and its arguments, made of those of its members; a row has its member's number first."""
+    taken, commits = zip(*members, strict=True)
     columns = list(zip(*(args[:HEAD] for args in commits), strict=True))
     given: list[Any] = [columns[_OVERRIDE][-1], columns[_SPEC][-1], *(columns[n] for n in _OWN)]
-    eventful = any(len(args) > HEAD for args in commits)
+    taking, eventful = any(taken), any(len(args) > HEAD for args in commits)
+    if taking:
+        given.append(taken)
     if eventful:
         start = HEAD + _COUNTS
         given += zip(*(tuple(args[HEAD:start]) or _NO_COUNTS for args in commits), strict=True)
@@ -230,7 +251,7 @@ def statement(commits: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
             ),
             strict=True,
         )
-    return (_sql(eventful=eventful), *given)
+    return (_sql(eventful=eventful, taking=taking), *given)
 
 
 def _is_large(args: Sequence[Any]) -> bool:
@@ -239,8 +260,8 @@ def _is_large(args: Sequence[Any]) -> bool:
 
 
 @cache
-def _sql(*, eventful: bool) -> str:
-    types = [*_TYPES, *(("bigint",) * _COUNTS if eventful else ())]
+def _sql(*, eventful: bool, taking: bool) -> str:
+    types = [*_TYPES, *("bigint",) * taking, *(("bigint",) * _COUNTS if eventful else ())]
     first_event = 3 + len(types)
     arrays = ", ".join(f"${n}::{type_}[]" for n, type_ in enumerate(types, start=3))
     counts = ", seq_before, seq_after, index_after" if eventful else ""
@@ -255,26 +276,31 @@ def _sql(*, eventful: bool) -> str:
     SELECT h.run_id, v.seq, v.idx, v.type, v.body, v.refs, h.given_attempt, h.at
     FROM h JOIN unnest({given}) AS v (i, seq, idx, type, body, refs) ON v.i = h.i
 )"""
+    cancel = taken = command_part = check = ""
+    if taking:
+        cancel = ", cancel_seq = CASE WHEN r.cancel_seq = x.taken THEN 0 ELSE r.cancel_seq END"
+        taken, command_part, check = ", taken", _TAKEN, f", {UNLESS.format(expected=_ALL_TAKEN)}"
     # The ids of the locked rows are an array before the first is changed, by which each is looked up: a join with all runs is
     # planned as a walk through all of them while the table is new.
     return f"""
 WITH l AS (
     SELECT r.run_id FROM moor_run r WHERE r.run_id = ANY($3::text[]) ORDER BY r.run_id FOR NO KEY UPDATE SKIP LOCKED
 ), h AS (
-    UPDATE moor_run r SET {NEXT.format(phase="x.given_phase", turn="x.given_turn", spec="$2")}, {GOES_ON}{event_set}
+    UPDATE moor_run r SET {NEXT.format(steps=1, phase="x.given_phase", turn="x.given_turn", spec="$2")},
+        {GOES_ON}{cancel}{event_set}
     FROM (SELECT {now("$1")} AS now) t, unnest({arrays}) WITH ORDINALITY AS x (
         id, fence, n, given_phase, given_turn, kind, name, given_attempt, given_deployment, input, output, started,
-        seen_redactions{counts}, i
+        seen_redactions{taken}{counts}, i
     )
     WHERE r.run_id = ANY(ARRAY(SELECT l.run_id FROM l)) AND r.run_id = x.id AND r.epoch = x.fence AND r.step_no = x.n AND {HELD}
       AND r.redactions = coalesce(x.seen_redactions, r.redactions){event_where}
     RETURNING x.i, r.last_at AS at, t.now, r.inbox_seq, r.cancel_seq, r.run_id, x.n, x.kind, x.name, x.given_attempt,
-              x.given_deployment, x.input, x.output, x.started
+              x.given_deployment, x.input, x.output, x.started{taken and ", x.taken"}
 ), s AS (
     INSERT INTO moor_step (run_id, n, kind, name, attempt, spec_version, deployment, input, output, started_at, completed_at)
     SELECT h.run_id, h.n, h.kind, h.name, h.given_attempt, $2, h.given_deployment, h.input, h.output, coalesce(h.started, h.at),
            h.at
     FROM h
-){event_part}
-SELECT h.i, h.at, h.now, h.inbox_seq, h.cancel_seq FROM h
+){event_part}{command_part}
+SELECT h.i, h.at, h.now, h.inbox_seq, h.cancel_seq{check} FROM h
 """

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from durable_core import versions
-from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, PromptTaken, Redacted
-from durable_core.model import Committed, EventDraft, Extra, Move, PromptDraft, RecordKind, Signals, StepCommit
-from durable_core.stores import history, sealing
+from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, Redacted, RunChanged
+from durable_core.model import Committed, EventDraft, Extra, Move, PromptDraft, RecordKind, SeenOpen, Signals, StepCommit
+from durable_core.stores import history, rows, sealing
 from durable_core.stores.postgres import admission, events, loading, outbox, settling, submissions
 from durable_core.stores.postgres.loading import Position
 from durable_core.stores.postgres.runs import Held, fence, lock, released_wake
@@ -24,7 +24,7 @@ _STEP: Final = """
 """
 # Back to a fresh step; a cancel that came after those consumed stays pending.
 _NEXT: Final = """
-    step_no = step_no + 1, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL, last_error = NULL,
+    step_no = $9, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL, last_error = NULL,
     cancel_seq = CASE WHEN cancel_seq = $2 THEN 0 ELSE cancel_seq END,
     phase = $3, turn_id = $4, last_at = $5, spec_version = $6, stranded = NULL, stranded_code = NULL,
     event_seq = $7, event_index = $8
@@ -32,7 +32,7 @@ _NEXT: Final = """
 _KEEP: Final = f"UPDATE moor_run SET {_NEXT}, attempt = 1, step_started_at = $5 WHERE run_id = $1"
 _LET_GO: Final = f"""
     UPDATE moor_run SET {_NEXT}, attempt = 0, step_started_at = NULL, owner = NULL, lease_until = NULL,
-        wake_at = {released_wake(seen="$9", now="$10", timer_at="$11", phase="$3")}
+        wake_at = {released_wake(seen="$10", now="$11", timer_at="$12", phase="$3")}
     WHERE run_id = $1
 """
 _CONSUME: Final = """
@@ -46,8 +46,9 @@ _OWN: Final = """
 _LINK: Final = "UPDATE moor_admission SET turn_id = $2 WHERE submission_id = ANY($3::text[]) AND run_id = $1"
 _PROMPT: Final = """
     INSERT INTO moor_prompt
-        (run_id, prompt_id, kind, step_n, call_id, body, requester, policy, created_seq, created_at, expires_at)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+        (run_id, prompt_id, kind, step_n, call_id, body, requester, policy, created_seq, created_at, expires_at,
+         quorum, answerers, asked, remind_at, group_id)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 """
 _MOVE: Final = "UPDATE moor_run SET deployment = $2, deadline_at = $3::bigint WHERE run_id = $1"
 _RECORD: Final = """
@@ -61,7 +62,7 @@ async def commit(tx: Tx, commit: StepCommit) -> tuple[Committed, Position | None
 
     Raises:
         LeaseLost: another worker has the run, or another step is next.
-        PromptTaken: somebody answered a prompt that this step wanted to settle.
+        PromptTaken: somebody answered a prompt that this step wanted to settle or to move.
         Redacted: content was redacted since the step was begun.
         AddressTaken: another open run owns an address that this step wanted.
     """
@@ -74,9 +75,9 @@ async def commit(tx: Tx, commit: StepCommit) -> tuple[Committed, Position | None
     if commit.move is not None:
         held = await _move(tx, commit.run_id, commit.move, held, at)
     await _own(tx, commit, at)
-    if commit.outbox and (commit.settle or commit.end):
+    if sum(map(bool, (commit.outbox, commit.settle or commit.updates, commit.end))) > 1:
         await outbox.hold(tx, commit.run_id, commit.outbox)
-    await _settle_prompts(tx, commit, at)
+    await settling.change_prompts(tx, commit, at)
     await _write_step(tx, commit, held, at)
     await _consume(tx, commit)
     await submissions.settle(tx, commit.run_id, commit.outcomes, at)
@@ -95,7 +96,7 @@ async def commit(tx: Tx, commit: StepCommit) -> tuple[Committed, Position | None
     kept = not (commit.release or commit.end)
     more = kept and held.inbox_seq > commit.seen
     done = Committed(
-        step_no=commit.step_n + 1,
+        step_no=commit.last_n + 1,
         signals=Signals(inbox_seq=held.inbox_seq, cancel_pending=cancel_seq > 0),
         commands=await loading.commands_after(tx, commit.run_id, commit.seen) if more else (),
         now=await tx.now(),
@@ -143,22 +144,33 @@ async def append(tx: Tx, run_id: str, epoch: int, drafts: Sequence[EventDraft]) 
     return held.signals, _standing(epoch, held, drafts)
 
 
-async def end(tx: Tx, run_id: str, *, reason: str, drafts: Sequence[EventDraft], extra: Sequence[Extra]) -> bool:
+async def end(
+    tx: Tx, run_id: str, *, reason: str, drafts: Sequence[EventDraft], extra: Sequence[Extra], seen: SeenOpen | None
+) -> bool:
     """End a run by SQL alone; False when it had ended.
 
     Raises:
         NotFound: no such run.
+        RunChanged: it is no longer as it was seen.
     """
     locked = await lock(tx, run_id)
     if locked is None:
         raise NotFound("run", run_id)
     if not locked.open:
         return False
+    if seen is not None and seen != await _open_now(tx, run_id):
+        raise RunChanged(run_id)
     await events.append(tx, run_id, (*drafts, history.of_end(reason)))
     for statement in extra:
         await tx.named(statement.sql, statement.parameters)
     await settling.end_run(tx, run_id, reason=reason, at=locked.at)
     return True
+
+
+async def _open_now(tx: Tx, run_id: str) -> SeenOpen:
+    (turn_id,) = await tx.one("SELECT turn_id FROM moor_run WHERE run_id = $1", run_id) or (None,)
+    rows = await tx.all("SELECT prompt_id FROM moor_prompt WHERE run_id = $1 AND outcome IS NULL", run_id)
+    return SeenOpen(turn_id=turn_id, prompts=frozenset(row[0] for row in rows))
 
 
 def _standing(epoch: int, held: Held, drafts: Sequence[EventDraft]) -> Position:
@@ -170,7 +182,7 @@ def _standing(epoch: int, held: Held, drafts: Sequence[EventDraft]) -> Position:
 def _moved(commit: StepCommit, held: Held, at: int) -> Position:
     """Return where a run stands that goes on with its next step."""
     place = _standing(commit.epoch, held, commit.events)
-    return place._replace(step_no=held.step_no + 1, attempt=1, step_started_at=at)
+    return place._replace(step_no=commit.last_n + 1, attempt=1, step_started_at=at)
 
 
 async def _move(tx: Tx, run_id: str, move: Move, held: Held, at: int) -> Held:
@@ -186,38 +198,31 @@ async def _own(tx: Tx, commit: StepCommit, at: int) -> None:
             raise AddressTaken(channel, address)
 
 
-async def _settle_prompts(tx: Tx, commit: StepCommit, at: int) -> None:
-    for item in commit.settle:
-        settled = await settling.settle_prompt(
-            tx, commit.run_id, item.prompt_id, outcome=item.outcome, at=at, by=item.by, name=item.name, via=item.via
-        )
-        if not settled:
-            raise PromptTaken(item.prompt_id)
-
-
 async def _write_step(tx: Tx, commit: StepCommit, held: Held, at: int) -> None:
-    run_id, n, step = commit.run_id, commit.step_n, commit.step
-    await tx.run(
-        _STEP,
-        run_id,
-        n,
-        step.kind,
-        step.name,
-        held.attempt,
-        versions.CURRENT_SPEC,
-        held.deployment,
-        tx.seal(run_id, step.input, sealing.step_input(n)),
-        tx.seal(run_id, step.output, sealing.step_output(n)),
-        at if held.step_started_at is None else held.step_started_at,
-        at,
-    )
+    run_id, n, attempt, began = commit.run_id, commit.step_n, held.attempt, held.step_started_at
+    for step in (commit.step,) if commit.before is None else (commit.before, commit.step):
+        await tx.run(
+            _STEP,
+            run_id,
+            n,
+            step.kind,
+            step.name,
+            attempt,
+            versions.CURRENT_SPEC,
+            held.deployment,
+            tx.seal(run_id, step.input, sealing.step_input(n)),
+            tx.seal(run_id, step.output, sealing.step_output(n)),
+            at if began is None else began,
+            at,
+        )
+        n, attempt, began = n + 1, 1, at
 
 
 async def _consume(tx: Tx, commit: StepCommit) -> None:
     if not commit.consumed:
         return
-    rows = await tx.all(_CONSUME, commit.run_id, commit.step_n, list(commit.consumed))
-    taken: dict[int, str] = {row[0]: row[1] for row in rows}
+    found = await tx.all(_CONSUME, commit.run_id, commit.last_n, list(commit.consumed))
+    taken: dict[int, str] = {row[0]: row[1] for row in found}
     for seq in commit.consumed:
         if seq not in taken:
             raise Broken(f"command {seq} of {commit.run_id} is not there to be consumed")
@@ -232,7 +237,7 @@ async def _open_prompt(tx: Tx, commit: StepCommit, draft: PromptDraft, *, create
         commit.run_id,
         draft.prompt_id,
         draft.kind,
-        commit.step_n,
+        commit.last_n,
         draft.call_id,
         tx.seal(commit.run_id, draft.body, sealing.prompt_body(draft.prompt_id)),
         draft.requester,
@@ -240,6 +245,11 @@ async def _open_prompt(tx: Tx, commit: StepCommit, draft: PromptDraft, *, create
         created_seq,
         at,
         draft.expires_at,
+        draft.quorum,
+        rows.names(draft.answerers),
+        draft.asked,
+        draft.remind_at,
+        draft.group,
     )
 
 
@@ -256,6 +266,7 @@ async def _next(tx: Tx, commit: StepCommit, held: Held, at: int) -> int:
         versions.CURRENT_SPEC,
         after.event_seq,
         after.event_index,
+        after.step_no,
     )
     if commit.release or commit.end:
         await tx.run(_LET_GO, *args, commit.seen, await tx.now(), commit.timer_at)

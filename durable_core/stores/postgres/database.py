@@ -20,6 +20,7 @@ import asyncpg
 from durable_core import failpoints
 from durable_core.clock import Clock
 from durable_core.errors import CommitUnknown, DurableError, Unavailable
+from durable_core.stores.postgres import audit
 from durable_core.stores.postgres.connect import FAULTS, Pool, Settings, collides, is_lost, sorted_error
 from durable_core.stores.postgres.sql import literal, qualified
 from durable_core.stores.postgres.tx import Again, Row, Tx
@@ -185,6 +186,7 @@ class Database:
             try:
                 await connection.execute(begin)
                 result = await work(tx)
+                closing = audit.closing(tx.entries, self.settings.namespace)
                 _pass(_BEFORE, label)
             except (Again, *FAULTS) as error:
                 await self._drop_out(connection, error)
@@ -198,16 +200,16 @@ class Database:
             except BaseException as error:
                 await self._drop_out(connection, error)
                 raise
-            await self._commit(connection)
+            await self._commit(connection, closing)
             self._sealing.keep({run_id: key for run_id, key in tx.fresh.items() if run_id not in tx.forgotten})
             self._sealing.drop(tx.forgotten)
             self.tell(frozenset(tx.changed))
             _pass(_AFTER, label)
             return result
 
-    async def _commit(self, connection: asyncpg.Connection) -> None:
+    async def _commit(self, connection: asyncpg.Connection, closing: str) -> None:
         try:
-            tag = await connection.execute("COMMIT")
+            tag = await connection.execute(f"{closing}COMMIT")
         except BaseException as error:
             await self._drop_out(connection, error)
             if isinstance(error, FAULTS):

@@ -54,6 +54,12 @@ class Holding:
         """Take due runs."""
         return await self._database.shield(self._claim(request))
 
+    def begun(self, claim: Claim) -> None:
+        """Keep where a run stands that was made and taken in one."""
+        self._positions.put(
+            claim.run_id, Position(claim.epoch, claim.step_no, claim.attempt, claim.deployment, claim.step_started_at, 0, 0)
+        )
+
     async def refresh(self, run_id: str, epoch: int) -> Claim:
         """Read a held run again."""
         return await self._database.shield(self._refresh(run_id, epoch))
@@ -201,7 +207,7 @@ class Holding:
         if at is not None and session_key is not None and plain.is_plain(commit):
             sql, args = plain.commit(commit, at, session_key, self._clock.override())
             if plain.is_uniform(commit):
-                row = await self._batches.commit(sql, args)
+                row = await self._batches.commit(sql, args, commit.consumed)
             else:
                 row = await self._database.attempt(sql, *args, label=COMMIT)
             if row is not None:
@@ -223,11 +229,11 @@ class Holding:
             self.let_go(run_id)
         else:
             after = plain.moved(before, commit.events)
-            self._positions.put(run_id, after._replace(step_no=before.step_no + 1, attempt=1, step_started_at=at))
+            self._positions.put(run_id, after._replace(step_no=commit.last_n + 1, attempt=1, step_started_at=at))
         self._database.tell(frozenset((run_id,)))
         more = kept and inbox_seq > seen
         return Committed(
-            step_no=commit.step_n + 1,
+            step_no=commit.last_n + 1,
             signals=Signals(inbox_seq=inbox_seq, cancel_pending=cancel_seq > 0),
             commands=await self._database.lookup(lambda tx: loading.commands_after(tx, run_id, seen)) if more else (),
             now=now,

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from durable_core.clock import Clock
-from durable_core.model import Admission, Receipt, ToAddress
+from durable_core.model import Admission, Claim, ClaimRequest, Receipt, ToAddress
+from durable_core.stores import rows
 from durable_core.stores.postgres import admission as admissions
 from durable_core.stores.postgres import starts
 from durable_core.stores.postgres.database import ADMIT, Database
@@ -32,17 +33,27 @@ class Inbox:
 
     async def admit(self, admission: Admission) -> Receipt:
         """Accept one input."""
-        return await self._database.shield(self._admit(admission))
+        receipt, _ = await self._database.shield(self._admit(admission, None))
+        return receipt
 
-    async def _admit(self, admission: Admission) -> Receipt:
+    async def begin(self, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
+        """Accept a first input, and take the run that it makes where one statement does both."""
+        return await self._database.shield(self._admit(admission, request))
+
+    async def _admit(self, admission: Admission, request: ClaimRequest | None) -> tuple[Receipt, Claim | None]:
         new = starts.new_of(admission)
         if new is not None and not await self._is_known(admission):
-            sql, args, key = starts.start(admission, new, self._sealing, self._clock.override())
-            if await self._database.attempt(sql, *args, label=ADMIT) is not None:
+            taken = request if request and new.wake_at is None and rows.is_able(request.abilities, new) else None
+            sql, args, key = starts.start(admission, new, self._sealing, self._clock.override(), taken)
+            row = await self._database.attempt(sql, *args, label=ADMIT)
+            if row is not None:
                 self._sealing.keep({new.run_id: key})
+                receipt = Receipt(submission_id=admission.submission_id, run_id=new.run_id, seq=rows.FIRST, created=True)
+                if taken is not None:
+                    return receipt, rows.begun(admission, new, taken, at=row[1])
                 self._database.tell(frozenset((new.run_id,)))
-                return Receipt(submission_id=admission.submission_id, run_id=new.run_id, seq=starts.FIRST, created=True)
-        return await self._database.transaction(lambda tx: admissions.admit(tx, admission), label=ADMIT)
+                return receipt, None
+        return await self._database.transaction(lambda tx: admissions.admit(tx, admission), label=ADMIT), None
 
     async def _is_known(self, admission: Admission) -> bool:
         """Tell whether there is a run already; for one without an address its key would say so, and it seldom does."""

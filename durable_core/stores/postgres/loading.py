@@ -12,16 +12,17 @@ from typing import Final, NamedTuple
 from durable_core.errors import DurableError
 from durable_core.model import Claim, Command, Prompt, Record
 from durable_core.stores import rows
+from durable_core.stores.postgres import votes
 from durable_core.stores.postgres.tx import UNOPENABLE, Row, Tx
 
 _COMMANDS: Final = f"""
     SELECT {rows.COMMAND} FROM moor_command WHERE run_id = ANY($1::text[]) AND taken_step IS NULL AND seq > $2 ORDER BY seq
 """
 _OPEN: Final = f"""
-    SELECT {rows.PROMPT} FROM moor_prompt p WHERE run_id = ANY($1::text[]) AND outcome IS NULL ORDER BY created_at, prompt_id
+    SELECT {votes.PROMPT} FROM moor_prompt p WHERE run_id = ANY($1::text[]) AND outcome IS NULL ORDER BY created_at, prompt_id
 """
 _ANSWERED: Final = f"""
-    SELECT {rows.PROMPT} FROM moor_prompt p JOIN moor_command c ON c.run_id = p.run_id AND c.seq = p.settled_seq
+    SELECT {votes.PROMPT} FROM moor_prompt p JOIN moor_command c ON c.run_id = p.run_id AND c.seq = p.settled_seq
     WHERE p.run_id = ANY($1::text[]) AND c.taken_step IS NULL AND c.kind = 'response' ORDER BY p.settled_seq
 """
 # Of one millisecond, the transaction that began to write first; tables have no row numbers to go by.
@@ -114,12 +115,12 @@ async def commands_after(tx: Tx, run_id: str, seq: int) -> tuple[Command, ...]:
     return tuple(rows.command(tx, row) for row in found)
 
 
-async def open_prompts(tx: Tx, run_id: str) -> tuple[Prompt, ...]:
+async def open_prompts(tx: Tx, run_id: str, *, opener: rows.Opener | None = None) -> tuple[Prompt, ...]:
     """Return a run's open prompts, oldest first."""
     found = await tx.all(_OPEN, [run_id])
     if found:
         await tx.know(run_id)
-    return tuple(rows.prompt(tx, row) for row in found)
+    return tuple(rows.prompt(opener or tx, row) for row in found)
 
 
 async def records(tx: Tx, run_id: str, step_n: int) -> tuple[Record, ...]:

@@ -46,13 +46,13 @@ _PUT: Final = """
 """
 _POSTED: Final = """
     SELECT o.delivery_id, o.channel, o.address, o.body, o.prompt_id
-    FROM unnest($1::text[]) WITH ORDINALITY AS settled (prompt_id, n) JOIN moor_outbox o ON o.prompt_id = settled.prompt_id
-    WHERE o.run_id = $2 AND o.edit_of IS NULL ORDER BY settled.n, o.at, o.lane_seq
+    FROM unnest($1::text[]) AS card (prompt_id) JOIN moor_outbox o ON o.prompt_id = card.prompt_id
+    WHERE o.run_id = $2 AND o.edit_of IS NULL ORDER BY o.at, o.lane_seq
 """
 _HOLD: Final = """
     INSERT INTO moor_lane (channel, address, seq, done_seq, epoch)
     SELECT channel, address, 0, 0, 0 FROM (
-        SELECT o.channel, o.address FROM moor_prompt p JOIN moor_outbox o ON o.prompt_id = p.prompt_id
+        SELECT o.channel, o.address FROM moor_prompt p JOIN moor_outbox o ON o.prompt_id = coalesce(p.group_id, p.prompt_id)
         WHERE p.run_id = $1 AND p.outcome IS NULL
         UNION SELECT channel, address FROM unnest($2::text[], $3::text[]) AS owed (channel, address)
     ) AS lane
@@ -150,9 +150,21 @@ async def put(tx: Tx, run_id: str, drafts: Sequence[OutboxDraft], at: int) -> No
     tx.changed.add(run_id)
 
 
+async def owes(tx: Tx, delivery_id: str) -> bool:
+    """Tell whether something is, or was, owed under an id."""
+    return await tx.one("SELECT 1 FROM moor_outbox WHERE delivery_id = $1", delivery_id) is not None
+
+
 async def edit_copies(tx: Tx, run_id: str, prompt_ids: Sequence[str], at: int) -> None:
-    """Owe an edit to every posted copy of prompts, sent or not: in its lane the edit comes after the post."""
-    posted = await tx.all(_POSTED, list(prompt_ids), run_id)
+    """Owe an edit to every posted copy of cards, sent or not: in its lane the edit comes after the post.
+
+    One that this operation owes already is enough.
+    """
+    wanted = [prompt_id for prompt_id in dict.fromkeys(prompt_ids) if prompt_id not in tx.edited]
+    if not wanted:
+        return
+    tx.edited.update(wanted)
+    posted = await tx.all(_POSTED, wanted, run_id)
     if not posted:
         return
     await tx.know(run_id)

@@ -34,11 +34,19 @@ HELD: Final = "r.owner IS NOT NULL AND r.status = 'open'"
 _FENCED: Final = f"r.run_id = $1 AND r.epoch = $2 AND r.step_no = $3 AND {HELD}"
 AT: Final = "greatest(r.last_at, t.now)"
 NEXT: Final = f"""
-    step_no = r.step_no + 1, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL, last_error = NULL,
-    phase = {{phase}}, turn_id = {{turn}}, last_at = {AT}, spec_version = {{spec}}, stranded = NULL, stranded_code = NULL"""
+    step_no = r.step_no + {{steps}}, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL,
+    last_error = NULL, phase = {{phase}}, turn_id = {{turn}}, last_at = {AT}, spec_version = {{spec}}, stranded = NULL,
+    stranded_code = NULL"""
+_STEP: Final = """
+    INSERT INTO moor_step (run_id, n, kind, name, attempt, spec_version, deployment, input, output, started_at, completed_at)
+"""
+_ONE: Final = f"""{_STEP}
+    SELECT $1, $3, $8, $9, $10::bigint, $7, $11, $12::bytea, $13::bytea, coalesce($14::bigint, h.at), h.at FROM h"""
 GOES_ON: Final = f"attempt = 1, step_started_at = {AT}"
 HEAD: Final = 15
 """How many arguments a commit's statement has before those of its events, which are three numbers and five a row."""
+INPUTS: Final = 6
+"""How many it has behind them for what it consumes and settles, if it does."""
 _EVENTS: Final = """
     INSERT INTO moor_event (run_id, seq, idx, type, body, refs, attempt, at)
     SELECT $1, x.seq, x.idx, x.type, x.body, x.refs, {attempt}::bigint, h.at
@@ -64,7 +72,7 @@ _ENDED: Final = """
     status = 'ended', ended_at = greatest(r.last_at, t.now), end_reason = {reason},
     purge_at = greatest(r.last_at, t.now) + keep_ms"""
 # What didn't go as expected undoes the statement by an error; the transaction that follows finds out what it was.
-_UNLESS: Final = "1 / CASE WHEN {expected} THEN 1 ELSE 0 END"
+UNLESS: Final = "1 / CASE WHEN {expected} THEN 1 ELSE 0 END"
 
 
 class Positions:
@@ -106,6 +114,7 @@ def is_plain(commit: StepCommit) -> bool:
     """Tell whether one statement will do."""
     return not (
         commit.settle
+        or commit.updates
         or commit.prompts
         or commit.outbox
         or commit.extra
@@ -117,18 +126,20 @@ def is_plain(commit: StepCommit) -> bool:
 
 def is_uniform(commit: StepCommit) -> bool:
     """Tell whether a plain commit does no more than most: its statement then differs from others by its arguments alone."""
-    return not (commit.release or commit.end or commit.consumed or commit.outcomes) and len(commit.events) <= FEW
+    more = commit.release or commit.end or commit.outcomes or commit.before is not None
+    links = commit.consumed and (len(commit.consumed) > 1 or commit.turn_id or commit.link_turn)
+    return not (more or links) and len(commit.events) <= FEW
 
 
 def commit(commit: StepCommit, place: Position, key: SessionKey, override: int | None) -> tuple[str, list[Any]]:
     """Return the statement that finishes a step: at, now, inbox_seq, cancel_seq; no row where the run stands elsewhere."""
-    run_id, n, step = commit.run_id, commit.step_n, commit.step
+    run_id, last, step, before = commit.run_id, commit.last_n, commit.step, commit.before
     ends = commit.end is not None
     inputs = bool(commit.consumed or commit.outcomes)
     made = Statement(
         run_id,
         commit.epoch,
-        n,
+        commit.step_n,
         override,
         Phase.IDLE.value if ends else commit.phase.value,
         None if ends else commit.turn_id,
@@ -137,11 +148,18 @@ def commit(commit: StepCommit, place: Position, key: SessionKey, override: int |
         step.name,
         place.attempt,
         place.deployment,
-        _seal(key, run_id, step.input, sealing.step_input(n)),
-        _seal(key, run_id, step.output, sealing.step_output(n)),
+        _seal(key, run_id, step.input, sealing.step_input(last)),
+        _seal(key, run_id, step.output, sealing.step_output(last)),
         place.step_started_at,
         commit.redactions,
     )
+    if before is not None:
+        made.add(
+            before.kind,
+            before.name,
+            _seal(key, run_id, before.input, sealing.step_input(commit.step_n)),
+            _seal(key, run_id, before.output, sealing.step_output(commit.step_n)),
+        )
     if ends:
         made.add(commit.seen, commit.end, [item.submission_id for item in commit.outcomes])
     elif commit.release:
@@ -162,7 +180,10 @@ def commit(commit: StepCommit, place: Position, key: SessionKey, override: int |
             ],
             [item.reply_step for item in outcomes],
         )
-    return _commit_sql(events=_shape(commit.events), inputs=inputs, release=commit.release and not ends, ends=ends), made.args
+    sql = _commit_sql(
+        events=_shape(commit.events), inputs=inputs, release=commit.release and not ends, ends=ends, two=before is not None
+    )
+    return sql, made.args
 
 
 def record(
@@ -238,8 +259,12 @@ def _event_parts(start: int, attempt: str, shape: int) -> tuple[str, str, str]:
 
 
 @cache
-def _commit_sql(*, events: int, inputs: bool, release: bool, ends: bool) -> str:
-    number = 16
+def _commit_sql(*, events: int, inputs: bool, release: bool, ends: bool, two: bool) -> str:
+    number = HEAD + 1
+    last, steps = "$3::bigint", _ONE
+    if two:
+        last, steps = _two(_numbers(number, 4))
+        number += 4
     after, alone = GOES_ON, ""
     if ends:
         seen, reason, settled = _numbers(number, 3)
@@ -255,31 +280,43 @@ def _commit_sql(*, events: int, inputs: bool, release: bool, ends: bool) -> str:
         number += 3 + 5 * (events if events <= FEW else 1)
     cancel = input_part = check = ""
     if inputs:
-        cancel, input_part, check = _input_parts(number)
+        cancel, input_part, check = _input_parts(number, last)
         cancel = "" if ends else cancel
     return f"""
 WITH h AS (
-    UPDATE moor_run r SET {NEXT.format(phase="$5", turn="$6", spec="$7")},
+    UPDATE moor_run r SET {NEXT.format(steps=1 + two, phase="$5", turn="$6", spec="$7")},
         {after}{cancel}{event_set}
     {_FROM} WHERE {_FENCED} AND r.redactions = coalesce($15::bigint, r.redactions){event_where}{alone}
     RETURNING r.last_at AS at, t.now, r.inbox_seq, r.cancel_seq
 ), s AS (
-    INSERT INTO moor_step (run_id, n, kind, name, attempt, spec_version, deployment, input, output, started_at, completed_at)
-    SELECT $1, $3, $8, $9, $10::bigint, $7, $11, $12::bytea, $13::bytea, coalesce($14::bigint, h.at), h.at FROM h
+    {steps}
 ){event_part}{input_part}
 SELECT h.at, h.now, h.inbox_seq, h.cancel_seq{check} FROM h
 """
 
 
-def _input_parts(start: int) -> tuple[str, str, str]:
+def _two(first: Sequence[str]) -> tuple[str, str]:
+    """Return the number of a commit's second step, and what writes both; the second one took no time."""
+    kind, name, given, output = first
+    return (
+        "$3::bigint + 1",
+        f"""{_STEP}
+    SELECT $1, x.n, x.kind, x.name, x.attempt, $7, $11, x.input, x.output, coalesce(x.started, h.at), h.at FROM h, (VALUES
+        ($3::bigint, {kind}::text, {name}::text, $10::bigint, {given}::bytea, {output}::bytea, $14::bigint),
+        ($3::bigint + 1, $8::text, $9::text, 1::bigint, $12::bytea, $13::bytea, NULL::bigint)
+    ) AS x (n, kind, name, attempt, input, output, started)""",
+    )
+
+
+def _input_parts(start: int, last: str) -> tuple[str, str, str]:
     """Return what consumed commands and outcomes add to the head's SET, the parts that write them, and the check."""
-    consumed, turn, ids, outcomes, details, steps = _numbers(start, 6)
+    consumed, turn, ids, outcomes, details, steps = _numbers(start, INPUTS)
     consumed = f"{consumed}::bigint[]"
     # One UPDATE links and settles: a row is changed at most once a statement. Each is looked up by its id; a join of a handful
     # with all admissions is planned as a walk through all of them while the table is new.
     parts = f"""
 , c AS (
-    UPDATE moor_command c SET taken_step = $3 FROM h
+    UPDATE moor_command c SET taken_step = {last} FROM h
     WHERE c.run_id = $1 AND c.seq = ANY({consumed}) AND c.taken_step IS NULL
     RETURNING c.submission_id
 ), a AS (
@@ -298,7 +335,7 @@ def _input_parts(start: int) -> tuple[str, str, str]:
     WHERE a.ctid = x.place AND a.run_id = $1
 )"""
     cancel = f", cancel_seq = CASE WHEN cancel_seq = ANY({consumed}) THEN 0 ELSE cancel_seq END"
-    return cancel, parts, ", " + _UNLESS.format(expected=f"(SELECT count(*) FROM c) = cardinality({consumed})")
+    return cancel, parts, ", " + UNLESS.format(expected=f"(SELECT count(*) FROM c) = cardinality({consumed})")
 
 
 @cache
@@ -313,7 +350,7 @@ WITH h AS (
     SELECT $1, $3, $6, $7, $8, $9::bytea, $5::bigint, h.at FROM h
     ON CONFLICT DO NOTHING RETURNING 1
 ){event_part}
-SELECT h.inbox_seq, h.cancel_seq, {_UNLESS.format(expected="EXISTS (SELECT 1 FROM i)")} FROM h
+SELECT h.inbox_seq, h.cancel_seq, {UNLESS.format(expected="EXISTS (SELECT 1 FROM i)")} FROM h
 """
 
 

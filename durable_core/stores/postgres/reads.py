@@ -122,6 +122,14 @@ async def applied(tx: Tx) -> tuple[str, ...]:
     return await _names(tx, "SELECT name FROM moor_revision")
 
 
+async def refuses_writes(tx: Tx) -> str | None:
+    """Return why this server takes no writes at all; None where it does."""
+    row = await tx.one("SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')")
+    if row is None or row[0]:
+        return "the server is a standby, which can only be read"
+    return "the server is set to read only" if row[1] == "on" else None
+
+
 async def cluster_version(tx: Tx) -> int:
     """Return a number that grows with every transaction that writes."""
     row = await tx.one("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")

@@ -9,16 +9,15 @@ A new run's first command has the number 1, so its place is known before the sta
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 from durable_core import versions
 from durable_core.crypto import SessionKey
-from durable_core.model import Admission, CommandKind, NewRun, Phase, RunStatus, ToAddress, ToRun
+from durable_core.model import Admission, ClaimRequest, CommandKind, NewRun, Phase, RunStatus, ToAddress, ToRun
 from durable_core.stores import sealing
 from durable_core.stores.postgres.sql import now
+from durable_core.stores.rows import FIRST
 from durable_core.stores.sealing import Place, Sealing
-
-FIRST: Final = 1
 
 
 def new_of(admission: Admission) -> NewRun | None:
@@ -28,8 +27,13 @@ def new_of(admission: Admission) -> NewRun | None:
     return admission.target.new
 
 
-def start(admission: Admission, new: NewRun, sealing_: Sealing, override: int | None) -> tuple[str, list[Any], SessionKey]:
-    """Return the statement, its arguments and the run's key: a row when all was written, none where the address is owned."""
+def start(
+    admission: Admission, new: NewRun, sealing_: Sealing, override: int | None, taken: ClaimRequest | None = None
+) -> tuple[str, list[Any], SessionKey]:
+    """Return the statement, its arguments and the run's key: a row when all was written, none where the address is owned.
+
+    With `taken` the run is that worker's from its making. The row's second column is the time.
+    """
     key, wrapped = sealing_.new_key(new.run_id)
     kind = admission.kind or CommandKind.MESSAGE
     args: list[Any] = [
@@ -46,7 +50,7 @@ def start(admission: Admission, new: NewRun, sealing_: Sealing, override: int | 
         new.lifetime_ms,
         new.kind.value,
         new.keep_ms,
-        new.wake_at,
+        taken.lease_ms if taken else new.wake_at,
         kind.value,
         _seal(key, new.run_id, admission.body, sealing.command_body(FIRST)),
         admission.submission_id,
@@ -58,7 +62,9 @@ def start(admission: Admission, new: NewRun, sealing_: Sealing, override: int | 
     target = admission.target
     if isinstance(target, ToAddress):
         args += [target.channel, target.address]
-    return _sql(addressed=isinstance(target, ToAddress)), args, key
+    if taken is not None:
+        args.append(taken.owner)
+    return _sql(addressed=isinstance(target, ToAddress), taken=taken is not None), args, key
 
 
 def _seal(key: SessionKey, run_id: str, plain: bytes, at: Place) -> bytes:
@@ -66,18 +72,22 @@ def _seal(key: SessionKey, run_id: str, plain: bytes, at: Place) -> bytes:
 
 
 @cache
-def _sql(*, addressed: bool) -> str:
+def _sql(*, addressed: bool, taken: bool) -> str:
     own = """
 , o AS (
     INSERT INTO moor_address (channel, address, run_id, claimed_at) SELECT $22, $23, $1, t.now FROM t
     ON CONFLICT (channel, address) DO NOTHING RETURNING 1
 )"""
+    owner = f"${24 if addressed else 22}"
+    wakes = ("wake_at", "greatest(t.now, $14::bigint)")
+    if taken:
+        wakes = "owner, lease_until, epoch, attempt, step_started_at", f"{owner}, t.now + $14::bigint, 1, 1, t.now"
     return f"""
 WITH t AS MATERIALIZED (SELECT {now("$2")} AS now){own if addressed else ""}, r AS (
     INSERT INTO moor_run (run_id, name, status, phase, creator, session_key, header, spec_version, deployment,
-                          wake_at, created_at, last_at, deadline_at, kind, keep_ms, inbox_seq)
+                          {wakes[0]}, created_at, last_at, deadline_at, kind, keep_ms, inbox_seq)
     SELECT $1, $3, $4, $5, $6, $7::bytea, $8::bytea, $9::bigint, $10,
-           greatest(t.now, $14::bigint), t.now, t.now, t.now + $11::bigint, $12, $13::bigint, {FIRST}
+           {wakes[1]}, t.now, t.now, t.now + $11::bigint, $12, $13::bigint, {FIRST}
     FROM t{", o" if addressed else ""}
     RETURNING 1
 ), c AS (
@@ -88,5 +98,5 @@ WITH t AS MATERIALIZED (SELECT {now("$2")} AS now){own if addressed else ""}, r 
     SELECT $19, $20, $17, $1, {FIRST}, $15, $21::bytea, 1, t.now FROM t, r
     ON CONFLICT (source, key) DO NOTHING RETURNING 1
 )
-SELECT 1 / CASE WHEN EXISTS (SELECT 1 FROM a) THEN 1 ELSE 0 END FROM r
+SELECT 1 / CASE WHEN EXISTS (SELECT 1 FROM a) THEN 1 ELSE 0 END, t.now FROM r, t
 """

@@ -18,6 +18,7 @@ from durable_core.model import (
     Abilities,
     Admission,
     AnswerReceipt,
+    AuditEntry,
     Buried,
     Claim,
     ClaimedKey,
@@ -27,6 +28,7 @@ from durable_core.model import (
     Event,
     EventDraft,
     Extra,
+    Holdings,
     Incarnation,
     Interaction,
     KeyRequest,
@@ -38,6 +40,7 @@ from durable_core.model import (
     Record,
     RecordKind,
     Run,
+    SeenOpen,
     Sent,
     Signals,
     Step,
@@ -47,8 +50,22 @@ from durable_core.model import (
 )
 from durable_core.schema import known
 from durable_core.store import Listener, Store
-from durable_core.stores.postgres import claims, commits, keyclaims, loading, outbox, prompts, reads, retention, runs, workers
-from durable_core.stores.postgres.alive import GRACE_SECONDS, Heartbeats, Locks
+from durable_core.stores.postgres import (
+    audit,
+    claims,
+    commits,
+    interactions,
+    keeping,
+    keyclaims,
+    loading,
+    outbox,
+    prompts,
+    reads,
+    retention,
+    runs,
+    workers,
+)
+from durable_core.stores.postgres.alive import BEAT_SECONDS, GRACE_SECONDS, Heartbeats, Locks
 from durable_core.stores.postgres.connect import Settings
 from durable_core.stores.postgres.database import SETTLE, Database
 from durable_core.stores.postgres.holding import Holding
@@ -76,7 +93,7 @@ class PostgresStore(Store):
         self._incarnation: str | None = None
         self._bell: Bell | None = None
         self._ear: Ear | None = None
-        self._alive: Locks | Heartbeats = Heartbeats(self._database)
+        self._alive: Locks | Heartbeats = Heartbeats(self._database, self._beside(BEAT_SECONDS))
 
     @property
     def incarnation(self) -> str:
@@ -122,16 +139,30 @@ class PostgresStore(Store):
         override = self._clock.override()
         return override if override is not None else await self._database.read(lambda tx: tx.now())
 
+    async def probe(self) -> None:
+        if why := await self._database.read(reads.refuses_writes):
+            raise Unavailable(why)
+
     # ── admission ──
 
     async def admit(self, admission: Admission) -> Receipt:
         return await self._inbox.admit(admission)
 
+    async def begin(self, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
+        receipt, claim = await self._inbox.begin(admission, request)
+        if claim is not None:
+            self._holding.begun(claim)
+        return receipt, claim
+
     async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
         return await self._database.write(lambda tx: prompts.answer(tx, answer), label=SETTLE)
 
-    async def end(self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = ()) -> bool:
-        return await self._database.write(lambda tx: commits.end(tx, run_id, reason=reason, drafts=events, extra=extra))
+    async def end(
+        self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = (), seen: SeenOpen | None = None
+    ) -> bool:
+        return await self._database.write(
+            lambda tx: commits.end(tx, run_id, reason=reason, drafts=events, extra=extra, seen=seen)
+        )
 
     # ── reading ──
 
@@ -195,6 +226,9 @@ class PostgresStore(Store):
 
     async def renew(self, owner: str, leases: Sequence[tuple[str, int]], *, lease_ms: int) -> dict[str, Signals]:
         return await self._database.write(lambda tx: claims.renew(tx, owner, leases, lease_ms=lease_ms), soft=True)
+
+    def prolong(self, owner: str, held: Holdings, *, lease_ms: int, lane_lease_ms: int, patience: float) -> None:
+        keeping.prolong(self._beside(patience), owner, held, lease_ms=lease_ms, lane_lease_ms=lane_lease_ms)
 
     async def release(self, run_id: str, epoch: int, *, timer_at: int | None, seen: int, unused: bool) -> None:
         self._holding.let_go(run_id)
@@ -265,16 +299,21 @@ class PostgresStore(Store):
     async def rewrap(self, *, after: str, limit: int) -> tuple[str | None, int]:
         return await self._database.write(lambda tx: retention.rewrap(tx, after=after, limit=limit))
 
+    async def audit(
+        self, *, after: int = 0, limit: int = 500, run_id: str | None = None, prompt_id: str | None = None
+    ) -> list[AuditEntry]:
+        return await self._database.read(lambda tx: audit.read(tx, after=after, limit=limit, run_id=run_id, prompt_id=prompt_id))
+
     # ── interactions ──
 
     async def take_interactions(self, owner: str, *, limit: int, lease_ms: int) -> list[Interaction]:
-        return await self._database.write(lambda tx: prompts.take_interactions(tx, owner, limit=limit, lease_ms=lease_ms))
+        return await self._database.write(lambda tx: interactions.take_interactions(tx, owner, limit=limit, lease_ms=lease_ms))
 
     async def decide(self, verdict: Verdict) -> AnswerReceipt:
-        return await self._database.write(lambda tx: prompts.decide(tx, verdict), label=SETTLE)
+        return await self._database.write(lambda tx: interactions.decide(tx, verdict), label=SETTLE)
 
     async def postpone(self, interaction: Interaction, *, until: int) -> None:
-        await self._database.write(lambda tx: prompts.postpone(tx, interaction, until=until))
+        await self._database.write(lambda tx: interactions.postpone(tx, interaction, until=until))
 
     async def interaction_result(self, submission_id: str) -> AnswerReceipt | None:
         return await self._database.read(lambda tx: prompts.result(tx, submission_id))
@@ -298,6 +337,9 @@ class PostgresStore(Store):
         return await self._database.write(lambda tx: outbox.replay(tx, delivery_id))
 
     # ── inside ──
+
+    def _beside(self, patience: float) -> keeping.Beside:
+        return keeping.Beside(self._settings, clock=self._clock, sealing=self._sealing, patience=patience)
 
     def _committed(self, run_ids: frozenset[str]) -> None:
         self._watch.tell(tuple(run_ids))

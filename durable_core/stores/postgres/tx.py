@@ -13,6 +13,7 @@ import asyncpg
 from durable_core.clock import Clock
 from durable_core.crypto import SessionKey
 from durable_core.errors import Broken, CannotOpen, ContentGone, DurableError, KeyMissing
+from durable_core.model import AuditEntry
 from durable_core.stores.postgres.sql import now, numbered, plain, qualified
 from durable_core.stores.sealing import Place, Sealing
 
@@ -34,7 +35,19 @@ class Again(Exception):
 class Tx:
     """One operation's view of a transaction; lives as long as the operation."""
 
-    __slots__ = ("_clock", "_namespace", "_now", "_sealing", "_wrapped", "changed", "connection", "forgotten", "fresh")
+    __slots__ = (
+        "_clock",
+        "_namespace",
+        "_now",
+        "_sealing",
+        "_wrapped",
+        "changed",
+        "connection",
+        "edited",
+        "entries",
+        "forgotten",
+        "fresh",
+    )
 
     def __init__(self, connection: asyncpg.Connection, *, clock: Clock, sealing: Sealing, namespace: str | None) -> None:
         self.connection = connection
@@ -49,6 +62,10 @@ class Tx:
         """Runs whose readers or workers have something new."""
         self.forgotten: set[str] = set()
         """Runs whose key was dropped: no copy of it may stay in this process."""
+        self.edited: set[str] = set()
+        """Cards whose copies this operation owes an edit; one is enough, it shows what is true when it is sent."""
+        self.entries: list[AuditEntry] = []
+        """What the audit is to say of this operation; written at its end."""
 
     # ── time ──
 

@@ -12,17 +12,21 @@ from typing import Final
 from durable_core.errors import DurableError, LeaseLost
 from durable_core.model import (
     ALONE_AFTER_CRASHES,
+    Admission,
     Claim,
     ClaimRequest,
     Command,
     CommandKind,
     EventDraft,
     Prompt,
+    Receipt,
     Record,
     Signals,
+    ToRun,
 )
 from durable_core.stores import history, rows
-from durable_core.stores.sqlite import events
+from durable_core.stores.sqlite import admission as admissions
+from durable_core.stores.sqlite import events, votes
 from durable_core.stores.sqlite.runs import RELEASED_WAKE, fence
 from durable_core.stores.sqlite.tx import UNOPENABLE_MS, Row, Tx
 
@@ -84,10 +88,10 @@ _COMMANDS: Final = f"""
     SELECT {rows.COMMAND} FROM moor_command WHERE run_id = ? AND taken_step IS NULL AND seq > ? ORDER BY seq
 """
 _OPEN: Final = f"""
-    SELECT {rows.PROMPT} FROM moor_prompt p WHERE run_id = ? AND outcome IS NULL ORDER BY created_at, prompt_id
+    SELECT {votes.PROMPT} FROM moor_prompt p WHERE run_id = ? AND outcome IS NULL ORDER BY created_at, prompt_id
 """
 _ANSWERED: Final = f"""
-    SELECT {rows.PROMPT} FROM moor_prompt p WHERE run_id = ? AND settled_seq IN
+    SELECT {votes.PROMPT} FROM moor_prompt p WHERE run_id = ? AND settled_seq IN
         (SELECT seq FROM moor_command WHERE run_id = ? AND taken_step IS NULL AND kind = 'response')
     ORDER BY settled_seq
 """
@@ -119,6 +123,18 @@ def claim(tx: Tx, request: ClaimRequest) -> list[Claim]:
             else:
                 taken.append(got)
     return taken
+
+
+def begin(tx: Tx, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
+    """Accept a first input, and take the run that it makes where that is due at once."""
+    receipt = admissions.admit(tx, admission)
+    new = None if receipt.deduplicated or isinstance(admission.target, ToRun) else admission.target.new
+    fresh = receipt.created and receipt.seq == rows.FIRST
+    if new is None or not fresh or new.wake_at is not None or not rows.is_able(request.abilities, new):
+        return receipt, None
+    _take_row(tx, request, new.run_id)
+    tx.changed.discard(new.run_id)
+    return receipt, rows.begun(admission, new, request, at=tx.now)
 
 
 def lose_expired(tx: Tx) -> int:
@@ -191,9 +207,9 @@ def commands_after(tx: Tx, run_id: str, seq: int) -> tuple[Command, ...]:
     return tuple(rows.command(tx, row) for row in tx.all(_COMMANDS, (run_id, seq)))
 
 
-def open_prompts(tx: Tx, run_id: str) -> tuple[Prompt, ...]:
+def open_prompts(tx: Tx, run_id: str, *, opener: rows.Opener | None = None) -> tuple[Prompt, ...]:
     """Return a run's open prompts, oldest first."""
-    return tuple(rows.prompt(tx, row) for row in tx.all(_OPEN, (run_id,)))
+    return tuple(rows.prompt(opener or tx, row) for row in tx.all(_OPEN, (run_id,)))
 
 
 def records(tx: Tx, run_id: str, step_n: int) -> tuple[Record, ...]:
@@ -202,11 +218,15 @@ def records(tx: Tx, run_id: str, step_n: int) -> tuple[Record, ...]:
 
 
 def _take(tx: Tx, request: ClaimRequest, run_id: str) -> Claim:
+    return _loaded(tx, _take_row(tx, request, run_id))
+
+
+def _take_row(tx: Tx, request: ClaimRequest, run_id: str) -> Row:
     lease_until = tx.now + request.lease_ms
     row = tx.one(_TAKE, {"run_id": run_id, "owner": request.owner, "lease_until": lease_until, "now": tx.now})
     if row is None:
         raise LeaseLost(run_id, 0)
-    return _loaded(tx, row)
+    return row
 
 
 def _loaded(tx: Tx, row: Row) -> Claim:

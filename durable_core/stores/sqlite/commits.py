@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from durable_core import versions
-from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, PromptTaken, Redacted
+from durable_core.errors import AddressTaken, Broken, LeaseLost, NotFound, Redacted, RunChanged
 from durable_core.model import (
     Committed,
     EventDraft,
@@ -18,10 +18,11 @@ from durable_core.model import (
     PromptDraft,
     RecordKind,
     RunStatus,
+    SeenOpen,
     Signals,
     StepCommit,
 )
-from durable_core.stores import history, sealing
+from durable_core.stores import history, rows, sealing
 from durable_core.stores.sqlite import admission, claims, events, outbox, settling, submissions
 from durable_core.stores.sqlite.runs import RELEASED_WAKE_AFTER_STEP, Held, fence
 from durable_core.stores.sqlite.tx import Tx
@@ -32,7 +33,7 @@ _STEP: Final = """
 """
 # Back to a fresh step; a cancel that came after those consumed stays pending.
 _NEXT: Final = """
-    step_no = step_no + 1, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL, last_error = NULL,
+    step_no = :step_no, charged = 0, crashes = 0, progressed = 0, interrupted = 0, retry_at = NULL, last_error = NULL,
     cancel_seq = CASE WHEN cancel_seq = :cancelled THEN 0 ELSE cancel_seq END,
     phase = :phase, turn_id = :turn_id, last_at = :at, spec_version = :spec, stranded = NULL, stranded_code = NULL,
     event_seq = :event_seq, event_index = :event_index
@@ -53,8 +54,9 @@ _OWN: Final = """
 _LINK: Final = "UPDATE moor_admission SET turn_id = ? WHERE submission_id = ? AND run_id = ?"
 _PROMPT: Final = """
     INSERT INTO moor_prompt
-        (run_id, prompt_id, kind, step_n, call_id, body, requester, policy, created_seq, created_at, expires_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        (run_id, prompt_id, kind, step_n, call_id, body, requester, policy, created_seq, created_at, expires_at,
+         quorum, answerers, asked, remind_at, group_id)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _MOVE: Final = "UPDATE moor_run SET deployment = ?, deadline_at = ? WHERE run_id = ?"
 _RECORD: Final = """
@@ -68,7 +70,7 @@ def commit(tx: Tx, commit: StepCommit) -> Committed:
 
     Raises:
         LeaseLost: another worker has the run, or another step is next.
-        PromptTaken: somebody answered a prompt that this step wanted to settle.
+        PromptTaken: somebody answered a prompt that this step wanted to settle or to move.
         Redacted: content was redacted since the step was begun.
         AddressTaken: another open run owns an address that this step wanted.
     """
@@ -81,7 +83,7 @@ def commit(tx: Tx, commit: StepCommit) -> Committed:
     if commit.move is not None:
         held = _move(tx, commit.run_id, commit.move, held, at)
     _own(tx, commit, at)
-    _settle_prompts(tx, commit, at)
+    settling.change_prompts(tx, commit, at)
     _write_step(tx, commit, held, at)
     _consume(tx, commit)
     submissions.settle(tx, commit.run_id, commit.outcomes, at)
@@ -99,7 +101,7 @@ def commit(tx: Tx, commit: StepCommit) -> Committed:
     tx.changed.add(commit.run_id)
     kept = not (commit.release or commit.end)
     return Committed(
-        step_no=commit.step_n + 1,
+        step_no=commit.last_n + 1,
         signals=Signals(inbox_seq=held.inbox_seq, cancel_pending=cancel_seq > 0),
         commands=claims.commands_after(tx, commit.run_id, commit.seen) if kept and held.inbox_seq > commit.seen else (),
         now=tx.now,
@@ -145,22 +147,31 @@ def append(tx: Tx, run_id: str, epoch: int, drafts: Sequence[EventDraft]) -> Sig
     return held.signals
 
 
-def end(tx: Tx, run_id: str, *, reason: str, drafts: Sequence[EventDraft], extra: Sequence[Extra]) -> bool:
+def end(tx: Tx, run_id: str, *, reason: str, drafts: Sequence[EventDraft], extra: Sequence[Extra], seen: SeenOpen | None) -> bool:
     """End a run by SQL alone; False when it had ended.
 
     Raises:
         NotFound: no such run.
+        RunChanged: it is no longer as it was seen.
     """
     row = tx.one("SELECT status, last_at FROM moor_run WHERE run_id = ?", (run_id,))
     if row is None:
         raise NotFound("run", run_id)
     if row[0] != RunStatus.OPEN:
         return False
+    if seen is not None and seen != _open_now(tx, run_id):
+        raise RunChanged(run_id)
     events.append(tx, run_id, (*drafts, history.of_end(reason)))
     for statement in extra:
         tx.run(statement.sql, statement.parameters)
     settling.end_run(tx, run_id, reason=reason, at=max(row[1], tx.now))
     return True
+
+
+def _open_now(tx: Tx, run_id: str) -> SeenOpen:
+    (turn_id,) = tx.one("SELECT turn_id FROM moor_run WHERE run_id = ?", (run_id,)) or (None,)
+    rows = tx.all("SELECT prompt_id FROM moor_prompt WHERE run_id = ? AND outcome IS NULL", (run_id,))
+    return SeenOpen(turn_id=turn_id, prompts=frozenset(row[0] for row in rows))
 
 
 def _move(tx: Tx, run_id: str, move: Move, held: Held, at: int) -> Held:
@@ -176,39 +187,32 @@ def _own(tx: Tx, commit: StepCommit, at: int) -> None:
             raise AddressTaken(channel, address)
 
 
-def _settle_prompts(tx: Tx, commit: StepCommit, at: int) -> None:
-    for item in commit.settle:
-        settled = settling.settle_prompt(
-            tx, commit.run_id, item.prompt_id, outcome=item.outcome, at=at, by=item.by, name=item.name, via=item.via
-        )
-        if not settled:
-            raise PromptTaken(item.prompt_id)
-
-
 def _write_step(tx: Tx, commit: StepCommit, held: Held, at: int) -> None:
-    run_id, n, step = commit.run_id, commit.step_n, commit.step
-    tx.run(
-        _STEP,
-        (
-            run_id,
-            n,
-            step.kind,
-            step.name,
-            held.attempt,
-            versions.CURRENT_SPEC,
-            held.deployment,
-            tx.seal(run_id, step.input, sealing.step_input(n)),
-            tx.seal(run_id, step.output, sealing.step_output(n)),
-            at if held.step_started_at is None else held.step_started_at,
-            at,
-        ),
-    )
+    run_id, n, attempt, began = commit.run_id, commit.step_n, held.attempt, held.step_started_at
+    for step in (commit.step,) if commit.before is None else (commit.before, commit.step):
+        tx.run(
+            _STEP,
+            (
+                run_id,
+                n,
+                step.kind,
+                step.name,
+                attempt,
+                versions.CURRENT_SPEC,
+                held.deployment,
+                tx.seal(run_id, step.input, sealing.step_input(n)),
+                tx.seal(run_id, step.output, sealing.step_output(n)),
+                at if began is None else began,
+                at,
+            ),
+        )
+        n, attempt, began = n + 1, 1, at
 
 
 def _consume(tx: Tx, commit: StepCommit) -> None:
     turn_id = commit.turn_id if commit.link_turn is None else commit.link_turn
     for seq in commit.consumed:
-        row = tx.one(_CONSUME, (commit.step_n, commit.run_id, seq))
+        row = tx.one(_CONSUME, (commit.last_n, commit.run_id, seq))
         if row is None:
             raise Broken(f"command {seq} of {commit.run_id} is not there to be consumed")
         if turn_id:
@@ -222,7 +226,7 @@ def _open_prompt(tx: Tx, commit: StepCommit, draft: PromptDraft, *, created_seq:
             commit.run_id,
             draft.prompt_id,
             draft.kind,
-            commit.step_n,
+            commit.last_n,
             draft.call_id,
             tx.seal(commit.run_id, draft.body, sealing.prompt_body(draft.prompt_id)),
             draft.requester,
@@ -230,6 +234,11 @@ def _open_prompt(tx: Tx, commit: StepCommit, draft: PromptDraft, *, created_seq:
             created_seq,
             at,
             draft.expires_at,
+            draft.quorum,
+            rows.names(draft.answerers),
+            draft.asked,
+            draft.remind_at,
+            draft.group,
         ),
     )
 
@@ -241,6 +250,7 @@ def _next(tx: Tx, commit: StepCommit, held: Held, at: int, told: Sequence[EventD
         _LET_GO if commit.release or commit.end else _KEEP,
         {
             "run_id": commit.run_id,
+            "step_no": commit.last_n + 1,
             "cancelled": cancelled,
             "phase": commit.phase.value,
             "turn_id": commit.turn_id,

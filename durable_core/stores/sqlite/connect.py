@@ -1,15 +1,17 @@
 """Connections to SQLite: how they are opened, and what their errors mean.
 
-What lives here: pragmas and the sorting of errors into `Unavailable` and `Broken`. What does not: transactions (`writer.py`).
+What lives here: pragmas, which file was opened, and the sorting of errors into `Unavailable` and `Broken`. What does not:
+transactions (`writer.py`).
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from typing import Final
 
-from durable_core.errors import Broken, DurableError, Unavailable
+from durable_core.errors import Broken, DurableError, FileMoved, Unavailable
 
 MEMORY: Final = ":memory:"
 BUSY_SECONDS: Final = 10.0
@@ -49,6 +51,30 @@ def connect(path: str, *, read_only: bool = False, busy_seconds: float = BUSY_SE
     except sqlite3.Error as error:
         raise sorted_error(error) from error
     return connection
+
+
+class OpenedFile:
+    """The file that stands at a path, as seen right after it was opened.
+
+    An open file outlives its name: who has it open goes on writing, and all of that is gone with the process. SQLite itself looks
+    whether its file has moved, but not in WAL mode.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.abspath(path)  # noqa: PTH100 - a link that leads elsewhere by now is a move too
+        self._seen = self._look()
+
+    def check(self) -> None:
+        """Raise `FileMoved` unless it is still there; takes about a microsecond."""
+        if self._look() != self._seen:
+            raise FileMoved(self._path)
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._path)  # noqa: PTH116 - on every commit
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
 
 def sorted_error(error: sqlite3.Error) -> DurableError:

@@ -6,7 +6,7 @@ What lives here: putting, claiming lanes, saying how it went. What does not: ren
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from durable_core.errors import Broken, DurableError, LeaseLost
@@ -32,8 +32,8 @@ _PUT: Final = """
     VALUES (:run_id, :delivery_id, :channel, :address, :lane_seq, :body, :prompt_id, :edit_of, 'pending', :at)
 """
 _POSTED: Final = """
-    SELECT delivery_id, channel, address, body FROM moor_outbox
-    WHERE prompt_id = ? AND run_id = ? AND edit_of IS NULL ORDER BY at, lane_seq
+    SELECT at, lane_seq, delivery_id, channel, address, body, prompt_id FROM moor_outbox
+    WHERE prompt_id = ? AND run_id = ? AND edit_of IS NULL
 """
 # RELEASE gives a lane back: due again as long as it has pending rows, by its counters (CORE 1).
 _RELEASE: Final = "owner = NULL, lease_until = NULL, due_at = CASE WHEN done_seq < seq THEN max(due_at, :now) END"
@@ -101,8 +101,19 @@ def put(tx: Tx, run_id: str, drafts: Sequence[OutboxDraft], at: int) -> None:
         tx.changed.add(run_id)
 
 
-def edit_copies(tx: Tx, run_id: str, prompt_id: str, at: int) -> None:
-    """Owe an edit to every posted copy of a prompt, sent or not: in its lane the edit comes after the post."""
+def owes(tx: Tx, delivery_id: str) -> bool:
+    """Tell whether something is, or was, owed under an id."""
+    return tx.one("SELECT 1 FROM moor_outbox WHERE delivery_id = ?", (delivery_id,)) is not None
+
+
+def edit_copies(tx: Tx, run_id: str, prompt_ids: Iterable[str], at: int) -> None:
+    """Owe an edit to every posted copy of cards, sent or not: in its lane the edit comes after the post.
+
+    One that this operation owes already is enough.
+    """
+    wanted = [prompt_id for prompt_id in dict.fromkeys(prompt_ids) if prompt_id not in tx.edited]
+    tx.edited.update(wanted)
+    posted = sorted(row for prompt_id in wanted for row in tx.all(_POSTED, (prompt_id, run_id)))
     drafts = [
         OutboxDraft(
             delivery_id=new_id("dlv"),
@@ -112,7 +123,7 @@ def edit_copies(tx: Tx, run_id: str, prompt_id: str, at: int) -> None:
             prompt_id=prompt_id,
             edit_of=delivery_id,
         )
-        for delivery_id, channel, address, body in tx.all(_POSTED, (prompt_id, run_id))
+        for _, _, delivery_id, channel, address, body, prompt_id in posted
     ]
     put(tx, run_id, drafts, at)
 

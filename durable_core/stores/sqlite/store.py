@@ -23,6 +23,7 @@ from durable_core.model import (
     Abilities,
     Admission,
     AnswerReceipt,
+    AuditEntry,
     Buried,
     Claim,
     ClaimedKey,
@@ -32,6 +33,7 @@ from durable_core.model import (
     Event,
     EventDraft,
     Extra,
+    Holdings,
     Incarnation,
     Interaction,
     KeyRequest,
@@ -43,6 +45,7 @@ from durable_core.model import (
     Record,
     RecordKind,
     Run,
+    SeenOpen,
     Sent,
     Signals,
     Step,
@@ -53,8 +56,21 @@ from durable_core.model import (
 from durable_core.store import Listener, Store
 from durable_core.stores.sealing import Sealing
 from durable_core.stores.sqlite import admission as admissions
-from durable_core.stores.sqlite import claims, commits, keyclaims, outbox, prompts, reads, retention, runs, workers
-from durable_core.stores.sqlite.connect import MEMORY, connect
+from durable_core.stores.sqlite import (
+    audit,
+    claims,
+    commits,
+    interactions,
+    keeping,
+    keyclaims,
+    outbox,
+    prompts,
+    reads,
+    retention,
+    runs,
+    workers,
+)
+from durable_core.stores.sqlite.connect import MEMORY, OpenedFile, connect
 from durable_core.stores.sqlite.glance import Glance
 from durable_core.stores.sqlite.reader import Reader
 from durable_core.stores.sqlite.tx import Tx
@@ -77,7 +93,10 @@ class SqliteStore(Store):
         self._clock = clock
         self._sealing = Sealing(keys)
         self._lifeline: Lifeline | None = None
-        self._writer = Writer(self._connect_writer, clock=clock, sealing=self._sealing, on_commit=self._committed)
+        self._file: OpenedFile | None = None
+        self._writer = Writer(
+            self._connect_writer, clock=clock, sealing=self._sealing, on_commit=self._committed, check=self._check_file
+        )
         self._reader = None if path == MEMORY else Reader(self._connect_reader, clock=clock, sealing=self._sealing)
         self._glance: Glance | None = None
         self._watch = Watch(None if path == MEMORY else self._writer.data_version)
@@ -128,16 +147,24 @@ class SqliteStore(Store):
         override = self._clock.override()
         return override if override is not None else await self._glimpse(lambda tx: tx.now)
 
+    async def probe(self) -> None:
+        await self._writer.probe()
+
     # ── admission ──
 
     async def admit(self, admission: Admission) -> Receipt:
         return await self._writer.run(lambda tx: admissions.admit(tx, admission), label=ADMIT)
 
+    async def begin(self, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
+        return await self._writer.run(lambda tx: claims.begin(tx, admission, request), label=ADMIT)
+
     async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
         return await self._writer.run(lambda tx: prompts.answer(tx, answer), label=SETTLE)
 
-    async def end(self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = ()) -> bool:
-        return await self._writer.run(lambda tx: commits.end(tx, run_id, reason=reason, drafts=events, extra=extra))
+    async def end(
+        self, run_id: str, *, reason: str, events: Sequence[EventDraft], extra: Sequence[Extra] = (), seen: SeenOpen | None = None
+    ) -> bool:
+        return await self._writer.run(lambda tx: commits.end(tx, run_id, reason=reason, drafts=events, extra=extra, seen=seen))
 
     # ── reading ──
 
@@ -200,6 +227,12 @@ class SqliteStore(Store):
 
     async def renew(self, owner: str, leases: Sequence[tuple[str, int]], *, lease_ms: int) -> dict[str, Signals]:
         return await self._writer.run(lambda tx: claims.renew(tx, owner, leases, lease_ms=lease_ms), soft=True)
+
+    def prolong(self, owner: str, held: Holdings, *, lease_ms: int, lane_lease_ms: int, patience: float) -> None:
+        def work(tx: Tx) -> None:
+            keeping.prolong(tx, owner, held, lease_ms=lease_ms, lane_lease_ms=lane_lease_ms)
+
+        self._writer.run_beside(work, patience=patience, soft=True)
 
     async def release(self, run_id: str, epoch: int, *, timer_at: int | None, seen: int, unused: bool) -> None:
         await self._writer.run(lambda tx: claims.release(tx, run_id, epoch, timer_at=timer_at, seen=seen, unused=unused))
@@ -276,19 +309,24 @@ class SqliteStore(Store):
     async def rewrap(self, *, after: str, limit: int) -> tuple[str | None, int]:
         return await self._writer.run(lambda tx: retention.rewrap(tx, after=after, limit=limit))
 
+    async def audit(
+        self, *, after: int = 0, limit: int = 500, run_id: str | None = None, prompt_id: str | None = None
+    ) -> list[AuditEntry]:
+        return await self._read(lambda tx: audit.read(tx, after=after, limit=limit, run_id=run_id, prompt_id=prompt_id))
+
     # ── interactions ──
 
     async def take_interactions(self, owner: str, *, limit: int, lease_ms: int) -> list[Interaction]:
         def work(tx: Tx) -> list[Interaction]:
-            return prompts.take_interactions(tx, owner, limit=limit, lease_ms=lease_ms)
+            return interactions.take_interactions(tx, owner, limit=limit, lease_ms=lease_ms)
 
         return await self._writer.run(work, soft=True)
 
     async def decide(self, verdict: Verdict) -> AnswerReceipt:
-        return await self._writer.run(lambda tx: prompts.decide(tx, verdict), label=SETTLE)
+        return await self._writer.run(lambda tx: interactions.decide(tx, verdict), label=SETTLE)
 
     async def postpone(self, interaction: Interaction, *, until: int) -> None:
-        await self._writer.run(lambda tx: prompts.postpone(tx, interaction, until=until))
+        await self._writer.run(lambda tx: interactions.postpone(tx, interaction, until=until))
 
     async def interaction_result(self, submission_id: str) -> AnswerReceipt | None:
         return await self._glimpse(lambda tx: prompts.result(tx, submission_id), whole=True)
@@ -345,7 +383,13 @@ class SqliteStore(Store):
         connection = connect(self._path)
         if self._path == MEMORY:
             connection.executescript(schema.memory_script())
+        else:
+            self._file = OpenedFile(self._path)
         return connection
+
+    def _check_file(self) -> None:
+        if self._file is not None:
+            self._file.check()
 
     def _connect_reader(self) -> sqlite3.Connection:
         return connect(self._path, read_only=True)

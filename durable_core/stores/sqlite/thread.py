@@ -6,6 +6,7 @@ What lives here: the queue, the futures, opening and closing. What does not: wha
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import queue
 import sqlite3
 import threading
@@ -27,7 +28,15 @@ class Op(Generic[T]):
 
     __slots__ = ("error", "future", "label", "plain", "result", "soft", "work")
 
-    def __init__(self, work: Callable[[Tx], T], future: asyncio.Future[T], *, label: str | None, plain: bool, soft: bool) -> None:
+    def __init__(
+        self,
+        work: Callable[[Tx], T],
+        future: asyncio.Future[T] | concurrent.futures.Future[T],
+        *,
+        label: str | None = None,
+        plain: bool = False,
+        soft: bool = False,
+    ) -> None:
         self.work = work
         self.future = future
         self.label = label
@@ -90,12 +99,28 @@ class SqlThread:
         loop = self._loop
         if loop is None:
             raise Unavailable("the store is not open")
-        op: Op[T] = Op(work, loop.create_future(), label=label, plain=plain, soft=soft)
+        answer: asyncio.Future[T] = loop.create_future()
         # Callers that run in the same turn of the loop hand over together: they share one commit.
         if not self._waiting:
             loop.call_soon(self._flush)
-        self._waiting.append(op)
-        return await op.future
+        self._waiting.append(Op(work, answer, label=label, plain=plain, soft=soft))
+        return await answer
+
+    def run_beside(self, work: Callable[[Tx], T], *, patience: float, soft: bool = False) -> T:
+        """Run an operation for another thread and return its result, whether or not the loop answers.
+
+        Raises:
+            Unavailable: it was not done within `patience` seconds; it may still be.
+            Broken: the database's own fault; else what `work` raises.
+        """
+        if self._loop is None:
+            raise Unavailable("the store is not open")
+        answer: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._queue.put([Op(work, answer, soft=soft)])
+        try:
+            return answer.result(patience)
+        except concurrent.futures.TimeoutError:
+            raise Unavailable(f"the writer has not come to it within {patience:g} s") from None
 
     def _flush(self) -> None:
         if self._waiting:
@@ -155,7 +180,14 @@ class SqlThread:
                 fault = sorted_error(error) if isinstance(error, sqlite3.Error) else error
                 for op in ops:
                     op.error = op.error or fault
+            _answer_threads(ops)
             _tell(loop, self._answer, ops, changed)
+
+
+def _answer_threads(ops: Sequence[Op[Any]]) -> None:
+    for op in ops:
+        if isinstance(op.future, concurrent.futures.Future):
+            op.settle()
 
 
 def _tell(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: object) -> None:

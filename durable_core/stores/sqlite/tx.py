@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from durable_core.clock import SQLITE_NOW, Clock
 from durable_core.crypto import SessionKey
 from durable_core.errors import Broken, CannotOpen, ContentGone, DurableError, KeyMissing
+from durable_core.model import AuditEntry
 from durable_core.stores.sealing import Place, Sealing
 
 T = TypeVar("T")
@@ -27,7 +28,7 @@ _NOW: Final = f"SELECT {SQLITE_NOW}"
 class Tx:
     """One operation's view of a transaction; lives as long as the operation."""
 
-    __slots__ = ("_clock", "_key", "_now", "_sealing", "changed", "connection", "forgotten", "fresh")
+    __slots__ = ("_clock", "_key", "_now", "_sealing", "changed", "connection", "edited", "entries", "forgotten", "fresh")
 
     def __init__(self, connection: sqlite3.Connection, *, clock: Clock, sealing: Sealing, fresh: dict[str, SessionKey]) -> None:
         self.connection = connection
@@ -41,6 +42,10 @@ class Tx:
         """Runs whose readers or workers have something new."""
         self.forgotten: set[str] = set()
         """Runs whose key was dropped: no copy of it may stay in this process."""
+        self.edited: set[str] = set()
+        """Cards whose copies this operation owes an edit; one is enough, it shows what is true when it is sent."""
+        self.entries: list[AuditEntry] = []
+        """What the audit is to say of this operation; written at its end."""
 
     @property
     def now(self) -> int:

@@ -14,8 +14,9 @@ from typing import Any, Final
 from durable_core import failpoints
 from durable_core.clock import Clock
 from durable_core.crypto import SessionKey
-from durable_core.errors import CommitUnknown, Unavailable
+from durable_core.errors import CommitUnknown, DurableError, Unavailable
 from durable_core.stores.sealing import Sealing
+from durable_core.stores.sqlite import audit
 from durable_core.stores.sqlite.connect import sorted_error
 from durable_core.stores.sqlite.thread import Op, SqlThread
 from durable_core.stores.sqlite.tx import Tx
@@ -37,18 +38,32 @@ class Writer(SqlThread):
     """Runs each operation in a savepoint of a shared transaction; answers only after the commit."""
 
     def __init__(
-        self, connect: Callable[[], sqlite3.Connection], *, clock: Clock, sealing: Sealing, on_commit: OnCommit | None = None
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        *,
+        clock: Clock,
+        sealing: Sealing,
+        on_commit: OnCommit | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__("moorings-writer", connect)
         self._clock = clock
         self._sealing = sealing
         self._on_commit = on_commit
+        self._check = check
+        """Raises what forbids to write at all."""
+        self._failed = False
+        """Whether the last transaction did, by the database's own fault."""
         self._syncs = True
         """Whether commits wait for the disk; a connection begins so (`connect.py`)."""
 
     async def data_version(self) -> int:
         """Return a number that changes when another process commits; this writer's own commits don't change it."""
         return await self.run(lambda tx: int(tx.all("PRAGMA data_version")[0][0]), plain=True)
+
+    async def probe(self) -> None:
+        """Raise what would keep a transaction from being written now; one is tried only where the last one failed."""
+        await self.run(self._probe, plain=True)
 
     def _answer(self, ops: Sequence[Op[Any]], changed: frozenset[str]) -> None:
         super()._answer(ops, changed)
@@ -64,10 +79,12 @@ class Writer(SqlThread):
         if not members:
             return frozenset()
         try:
+            self._check()
             self._sync(connection, any(not op.soft for op in members))
             connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as error:
-            _fail(members, sorted_error(error))
+        except (sqlite3.Error, DurableError) as error:
+            self._failed = True
+            _fail(members, sorted_error(error) if isinstance(error, sqlite3.Error) else error)
             return frozenset()
         changed: set[str] = set()
         forgotten: set[str] = set()
@@ -80,6 +97,7 @@ class Writer(SqlThread):
                 forgotten |= tx.forgotten
             if not connection.in_transaction:
                 # SQLite rolls all back by itself when the disk is full or fails; nothing of this batch is stored.
+                self._failed = True
                 _fail(members, op.error or Unavailable("the transaction was rolled back"))
                 return frozenset()
         if not done:
@@ -94,6 +112,19 @@ class Writer(SqlThread):
         if wanted is not self._syncs:
             connection.execute(f"PRAGMA synchronous = {'FULL' if wanted else 'NORMAL'}")
             self._syncs = wanted
+
+    def _probe(self, tx: Tx) -> None:
+        self._check()
+        connection = tx.connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if self._failed:  # the number that is there, written again: it takes a page
+                version = connection.execute("PRAGMA user_version").fetchall()[0][0]
+                connection.execute(f"PRAGMA user_version = {version}")
+                connection.execute("COMMIT")
+                self._failed = False
+        finally:
+            _roll_back(connection)
 
     def _run_plain(self, connection: sqlite3.Connection, op: Op[Any]) -> None:
         try:
@@ -111,6 +142,7 @@ class Writer(SqlThread):
             if not alone:
                 connection.execute("SAVEPOINT member")
             op.result = op.work(tx)
+            audit.write(tx)
             if not alone:
                 connection.execute("RELEASE member")
         except Exception as error:  # noqa: BLE001 - it is the caller's
@@ -140,8 +172,10 @@ class Writer(SqlThread):
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             _roll_back(connection)
+            self._failed = True
             _fail(done, CommitUnknown(str(error)))
             return frozenset()
+        self._failed = False
         self._sealing.keep(fresh)
         try:
             _pass(_AFTER, labels)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bot.console.port import ClientIdReused, UnknownMessage, UnknownThread
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
 JsonObject = dict[str, Any]
 
@@ -59,6 +59,7 @@ class FakePort:
         self.fail: Exception | None = None
         self.click_answer: JsonObject = {"status": "settled"}
         self.clicks: list[tuple[str, str, str, str]] = []
+        self.filled: list[dict[str, str]] = []
         self.pid = 4242
         self.now = 1_700_000_000_000
 
@@ -94,6 +95,7 @@ class FakePort:
             "at": self.now,
             "edited_at": None,
             "private": private_to is not None,
+            "notice": False,
             "version": 1,
             "to": private_to,
         }
@@ -146,13 +148,16 @@ class FakePort:
         self.tell({"kind": "messages", "thread": thread_id})
         return receipt
 
-    async def click(self, thread_id: str, message_id: str, author_id: str, value: str, client_id: str) -> JsonObject:
+    async def click(
+        self, thread_id: str, message_id: str, author_id: str, value: str, client_id: str, *, fields: Mapping[str, str]
+    ) -> JsonObject:
         """Answer as told by `click_answer`."""
         self._check()
         message = next((one for one in self.kept[thread_id] if one["id"] == message_id), None)
         if message is None:
             raise UnknownMessage(message_id)
         self.clicks.append((message_id, author_id, value, client_id))
+        self.filled.append(dict(fields))
         return self.click_answer
 
     async def changes(self, _thread_id: str | None) -> AsyncIterator[JsonObject]:

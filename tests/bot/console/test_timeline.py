@@ -176,3 +176,89 @@ def test_a_call_that_runs_again_shows_while_it_runs() -> None:
     events = stories.killed_then_parked(START)[:5]
     [turn] = timeline(events, now=START + 3000)
     assert knobs(turn)[-1] == ("find_charge, attempt 2", "running", "model reply reused, tool ran again with the same key")
+
+
+def asked_for(*call_ids: str, kind: str = "approval", tool: str = "mail") -> list[stories.Line]:
+    """A turn that waits for an answer to each of its calls."""
+    calls = [stories.call(one, tool) for one in call_ids]
+    requests = [{"request_id": f"p{one['call_id']}", "kind": kind, "waiting_for": "Alice", "action": one} for one in calls]
+    return [
+        (0, "turn.started", {"turn_id": "turn_0"}, 1),
+        (1, "step.started", {"step_index": 0}, 1),
+        (10, "actions.requested", {"actions": calls}, 1),
+        *((11, "input.requested", {"requests": [request]}, 1) for request in requests),
+        (12, "step.completed", {"step_index": 0}, 1),
+        (13, "turn.waiting", {"on": "input"}, 1),
+    ]
+
+
+def said(call_id: str, outcome: str) -> stories.Line:
+    return (50, "input.resolved", {"resolutions": [{"request_id": f"p{call_id}", "outcome": outcome}]}, 1)
+
+
+def test_a_request_that_is_handed_on_waits_for_those_who_have_it_now() -> None:
+    handed = (40, "input.escalated", {"request_id": "pa", "kind": "approval", "level": 1, "waiting_for": "a team lead"}, 1)
+    [turn] = timeline(stories.told(START, *asked_for("a"), handed), now=START + 99)
+    assert knobs(turn)[-1] == ("Waiting for a team lead", "waiting", "parked: no process, no memory")
+
+
+def test_a_question_is_a_wait_and_no_call_beside_it() -> None:
+    result = (60, "action.result", {"call_id": "a", "tool": "ask_question", "status": "completed"}, 1)
+    events = stories.told(
+        START,
+        *asked_for("a", kind="question", tool="ask_question"),
+        said("a", "answered"),
+        result,
+        (61, "step.started", {"step_index": 1}, 1),
+        (70, "message.completed", {"message": "Thank you."}, 1),
+    )
+    [turn] = timeline(events, now=START + 99)
+    assert [label for label, _, _ in knobs(turn)] == ["Model call", "Waited for Alice", "Model call"]
+
+
+def test_of_two_approved_calls_each_shows_once_in_the_step_that_ran_it() -> None:
+    events = stories.told(
+        START,
+        *asked_for("a", "b"),
+        said("a", "approved"),
+        said("b", "approved"),
+        (60, "step.started", {"step_index": 1}, 1),
+        (61, "action.result", {"call_id": "b", "status": "completed"}, 1),
+        (62, "step.completed", {"step_index": 1}, 1),
+        (63, "turn.waiting", {"on": "input"}, 1),
+        (64, "step.started", {"step_index": 2}, 1),
+        (65, "action.result", {"call_id": "a", "status": "completed"}, 1),
+        (66, "step.completed", {"step_index": 2}, 1),
+    )
+    [turn] = timeline(events, now=START + 99)
+    assert [(step["label"], step["index"]) for step in turn["steps"] if "Wait" not in step["label"]] == [
+        ("Model call", 0),
+        ("mail", 1),
+        ("mail", 2),
+    ]
+
+
+def test_a_call_with_a_run_of_its_own_lasts_until_its_end_whatever_it_asks() -> None:
+    question = {"request_id": "p", "kind": "question", "call_id": "a", "waiting_for": "Alice"}
+    begun: list[stories.Line] = [
+        (0, "turn.started", {"turn_id": "turn_0"}, 1),
+        (1, "step.started", {"step_index": 0}, 1),
+        (10, "actions.requested", {"actions": [stories.call("a", "deploy")]}, 1),
+        (11, "task.started", {"call_id": "a", "tool": "deploy"}, 1),
+        (12, "step.completed", {"step_index": 0}, 1),
+        (13, "turn.waiting", {"on": "task"}, 1),
+        (20, "input.requested", {"call_id": "a", "requests": [question]}, 1),
+        (21, "action.partial", {"call_id": "a", "text": "Planned."}, 1),
+    ]
+    [turn] = timeline(stories.told(START, *begun), now=START + 99)
+    assert knobs(turn)[1:] == [("deploy", "running", "Planned."), ("Waiting for Alice", "waiting", "")]
+    ended: list[stories.Line] = [
+        (50, "input.resolved", {"resolutions": [{"request_id": "p", "outcome": "answered"}]}, 1),
+        (80, "action.result", {"call_id": "a", "status": "completed"}, 1),
+        (81, "step.started", {"step_index": 1}, 1),
+        (90, "message.completed", {"message": "Deployed."}, 1),
+    ]
+    [turn] = timeline(stories.told(START, *begun, *ended), now=START + 99)
+    assert [label for label, _, _ in knobs(turn)] == ["Model call", "deploy", "Waited for Alice", "Model call"]
+    assert knobs(turn)[1] == ("deploy", "recorded", "")
+    assert turn["steps"][1]["duration_ms"] == 70

@@ -211,10 +211,33 @@ class FakeSessions:
 
 
 @dataclass
+class FakePrompts:
+    """Implements PromptApi; says what it was asked."""
+
+    asked: list[JsonObject] = field(default_factory=list)
+    overridden: ResponseResult = field(default_factory=lambda: ResponseResult("prm_1", "sub_1", ResponseStatus.SETTLED))
+
+    async def listed(self, caller: Principal, **query: Any) -> JsonObject:
+        self.asked.append({"caller": caller.id, **query})
+        return {"prompts": [], "next": None}
+
+    async def override(self, caller: Principal, request_id: str, **given: Any) -> ResponseResult:
+        self.asked.append({"caller": caller.id, "request_id": request_id, **given})
+        if request_id != "prm_1":
+            raise NotFound("prompt", request_id)
+        return self.overridden
+
+    async def audit(self, **query: Any) -> JsonObject:
+        self.asked.append(query)
+        return {"entries": [], "next": None}
+
+
+@dataclass
 class FakeApp:
     """Implements RunningApp; its one channel `echo` answers with what it got."""
 
     sessions: FakeSessions = field(default_factory=FakeSessions)
+    prompts: FakePrompts = field(default_factory=FakePrompts)
     taking: bool = True
     requests: list[WebhookRequest] = field(default_factory=list)
 

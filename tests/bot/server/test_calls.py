@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from bot.turn.state import TurnPolicy
-from durable_core.errors import Broken, KeyMissing, KeyWrong, Stranded, TooLarge, Unavailable
+from durable_core.errors import Broken, FileMoved, KeyMissing, KeyWrong, Stranded, TooLarge, Unavailable
 from tests.bot.server.conftest import Serve, Served
 
 LOCAL = "api:local"
@@ -161,6 +161,7 @@ async def test_a_parameter_that_is_not_known_is_refused_by_name(served: Served) 
         (KeyMissing("k-hunter2"), 503, "unavailable", True),
         (KeyWrong("k-hunter2", "moor_run/ses_x"), 503, "unavailable", True),
         (Broken("table moor_run, hunter2"), 500, "internal", False),
+        (FileMoved("/hunter2/moorings.db"), 503, "unavailable", True),
         (ZeroDivisionError("hunter2"), 500, "internal", False),
     ],
 )

@@ -19,10 +19,11 @@ from bot.history import Usage
 from bot.model import Finish, ModelReply, ModelRequest, OnText, RequestedCall
 from bot.principal import Principal
 from bot.tools import Tool, tool
+from channels.cards import Card
 from channels.contract import Capabilities, Channel, Verified
 from channels.events import Author, Click, Ingress, Message, Place, Standing
 from channels.http import WebhookRequest
-from channels.outbound import Card, Delivery, MessageRef, Outbound
+from channels.outbound import Delivery, MessageRef, Outbound
 from durable_core import codec
 
 PLACE = Place("channel")

@@ -13,13 +13,16 @@ from typing import Any
 
 from bot.access import AccessPolicy, members_only
 from bot.agent import Agent
-from bot.answers import Answers
+from bot.answers import Answers, Way
 from bot.app import Bot
+from bot.approvals import Approval
 from bot.egress import Egress
 from bot.history import Item, from_json, validate_history
 from bot.leftovers import Leftovers
 from bot.people import People
+from bot.policies import When
 from bot.principal import Principal
+from bot.prompts import Prompts
 from bot.session.batch import Grace
 from bot.session.handoff import Deploy
 from bot.session.live import WarmHistories
@@ -86,6 +89,8 @@ class Thread:
     tools: tuple[Tool, ...] = TOOLS
     grace: Grace = field(default_factory=Grace)
     lifetime_ms: int | None = None
+    groups: dict[str, Any] = field(default_factory=dict)
+    approval: Approval | When | None = None
     abilities: Abilities = SESSIONS
     deploy: Deploy = field(default_factory=Deploy)
     owner: str = "w1"
@@ -101,11 +106,24 @@ class Thread:
     def hire(self, owner: str) -> None:
         """Go on with a fresh worker: cold histories, another name."""
         self.owner = owner
-        self.agent = Agent("support", self.model, instructions="Help.", tools=self.tools)
+        self.agent = Agent("support", self.model, instructions="Help.", tools=self.tools, approval=self.approval)
         agents = {"support": ready(self.agent)}
         people = People(channels={CHANNEL: self.channel})
+        self.leftovers = Leftovers(
+            store=self.store, strandings=Strandings(store=self.store, abilities=self.abilities, since=self.clock.override() or 0)
+        )
+        self.answers = Answers(
+            store=self.store,
+            agents=agents,
+            access=self.access,
+            people=people,
+            leftovers=self.leftovers,
+            groups=self.groups,
+        )
+        self.prompts = Prompts(store=self.store, answers=self.answers)
         self.runner = SessionRunner(
             store=self.store,
+            answers=self.answers,
             agents=agents,
             deps=self.log,
             warm=WarmHistories(self.store),
@@ -116,10 +134,6 @@ class Thread:
             people=people,
             deploy=self.deploy,
         )
-        self.leftovers = Leftovers(
-            store=self.store, strandings=Strandings(store=self.store, abilities=self.abilities, since=self.clock.override() or 0)
-        )
-        self.answers = Answers(store=self.store, agents=agents, access=self.access, people=people, leftovers=self.leftovers)
         self.egress = Egress(
             store=self.store,
             channels={CHANNEL: self.channel},
@@ -185,7 +199,15 @@ class Thread:
         )
 
     async def click(
-        self, option: str, who: Principal = ALICE, *, prompt: Prompt | None = None, note: str = "", key: str | None = None
+        self,
+        option: str,
+        who: Principal = ALICE,
+        *,
+        prompt: Prompt | None = None,
+        note: str = "",
+        key: str | None = None,
+        edits: dict[str, Any] | None = None,
+        fields: dict[str, str] | None = None,
     ) -> AnswerReceipt:
         asked = prompt or await self.prompt()
         return await self.answers.admit(
@@ -193,10 +215,10 @@ class Thread:
             option,
             principal=who,
             place=PLACE,
-            source=CHANNEL,
-            key=key or new_id("key"),
-            via="button",
-            note=note,
+            way=Way(via="button", source=CHANNEL, key=key or new_id("key")),
+            words=note,
+            fields=fields,
+            edits=edits,
         )
 
     # ── workers ──
@@ -309,6 +331,11 @@ class Thread:
         assert len(told) == len(set(told)), "a call has two results"
         if run.turn_id is None:
             assert sorted(told) == sorted(set(asked))
+        requested = [one["request_id"] for event in events if event.type == "input.requested" for one in event.data["requests"]]
+        resolved = [one["request_id"] for event in events if event.type == "input.resolved" for one in event.data["resolutions"]]
+        assert len(resolved) == len(set(resolved)), "a request is resolved twice"
+        if run.turn_id is None:
+            assert sorted(requested) == sorted(resolved)
 
     @staticmethod
     def settled(receipt: AnswerReceipt) -> bool:

@@ -38,7 +38,7 @@ async def test_calls_that_need_nobody_run_while_the_gated_one_waits(thread: Thre
     assert thread.channel.texts == ["On it."]
     (card,) = thread.channel.cards
     assert card.card.question == "Refund 5?"
-    assert [button.label for button in card.card.buttons] == ["Approve", "Deny"]
+    assert [button.label for button in card.card.buttons] == ["Approve", "Deny", "Deny with a note"]
     assert ("amount", "5") in card.card.fields
     run = await thread.store.run(thread.run_id)
     assert (run.phase, run.turn_id) == (Phase.WAITING, "turn_0")
@@ -98,6 +98,7 @@ async def test_a_request_that_nobody_answers_expires_on_time(thread: Thread) -> 
     await ask(thread)
     prompt = await thread.prompt()
     thread.clock.advance(timedelta(days=1) - timedelta(milliseconds=1))
+    assert await thread.work() == 1, "it reminds"
     assert await thread.work() == 0
     thread.clock.advance(timedelta(milliseconds=1))
     assert (await thread.click("approve", prompt=prompt)).reason == "expired"
@@ -140,7 +141,7 @@ async def test_a_queued_message_from_before_the_question_does_not_answer_it(thre
 
 async def test_another_persons_message_waits_for_its_own_turn(thread: Thread) -> None:
     await ask(thread)
-    bobs = await thread.say("approve", BOB)
+    bobs = await thread.say("approve what?", BOB)
     await thread.work()
     assert (await thread.prompt()).outcome is None
     assert await thread.outcome(bobs) is None

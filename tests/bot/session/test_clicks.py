@@ -10,10 +10,11 @@ import asyncio
 import pytest
 
 from bot.access import Action, Allow, Decision, Deny
-from bot.answers import explain
-from bot.cards import button_value
+from bot.answers import Way
+from bot.buttons import button_value
 from bot.ingress import Ingress
 from bot.principal import Principal
+from bot.telling import explain
 from channels.events import Place
 from channels.http import WebhookRequest
 from durable_core import codec
@@ -63,7 +64,7 @@ async def test_an_option_that_is_none_and_a_prompt_that_is_none(thread: Thread) 
     assert (await thread.click("rerun")).reason == "unknown_option"
     with pytest.raises(NotFound):
         await thread.answers.admit(
-            "prm_forged", "approve", principal=ALICE, place=Place("channel"), source="fake", key="k", via="button"
+            "prm_forged", "approve", principal=ALICE, place=Place("channel"), way=Way(via="button", source="fake", key="k")
         )
     await thread.click("deny")
     await thread.work()

@@ -10,9 +10,8 @@ from datetime import timedelta
 import pytest
 
 from bot.errors import ModelFailed
-from bot.turn.state import Limits
 from durable_core.model import Outcome
-from tests.bot.session.actors import Held, calls, says
+from tests.bot.session.actors import Held
 from tests.bot.session.kit import ALICE, GUEST, START, Thread
 from tests.bot.session.test_approvals import ask
 
@@ -118,32 +117,6 @@ async def test_an_error_of_the_models_own_code_is_retried_as_one(thread: Thread)
     thread.later_s(1)
     await thread.work()
     assert thread.channel.texts == ["answer 2"]
-
-
-async def test_a_turn_has_so_many_model_calls(thread: Thread) -> None:
-    thread.limits = Limits(model_calls=3)
-    thread.hire("w1")
-    thread.model.script = [calls(("look", {})) for _ in range(9)]
-    receipt = await thread.say("go")
-    await thread.work()
-    assert (len(thread.model.requests), thread.log.names()) == (3, ["look"] * 3)
-    assert (await thread.detail(receipt))["code"] == "model_call_limit"
-    await thread.say("again")
-    await thread.work()
-    assert len(thread.model.requests) == 6
-
-
-async def test_a_session_has_so_many_input_tokens(thread: Thread) -> None:
-    thread.limits = Limits(input_tokens=100)
-    thread.hire("w1")
-    thread.model.script = [says("ok", tokens=100)]
-    first, second = await thread.say("one"), None
-    await thread.work()
-    second = await thread.say("two")
-    await thread.work()
-    assert [await thread.outcome(first), await thread.outcome(second)] == [Outcome.COMPLETED, Outcome.FAILED]
-    assert (await thread.detail(second))["code"] == "session_token_limit"
-    assert len(thread.model.requests) == 1
 
 
 async def test_an_idle_session_ends_at_its_deadline_and_frees_its_address(thread: Thread) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest_asyncio
 
+from bot.answers import Way
 from channels.errors import DeliveryFailed, RateLimited
 from channels.events import Author, Place, Standing
 from durable_core.model import Outcome
@@ -124,11 +125,7 @@ async def test_a_click_counts_only_where_its_card_was_put(thread: Thread) -> Non
         "approve",
         principal=person("alice"),
         place=Place("channel"),
-        source=CHANNEL,
-        key="forged",
-        via="button",
-        at=(CHANNEL, "another thread"),
-        tell=True,
+        way=Way(via="button", source=CHANNEL, key="forged", at=(CHANNEL, "another thread"), tell_at=(CHANNEL, "another thread")),
     )
     assert (forged.status.value, forged.reason) == ("refused", "elsewhere")
     assert (await thread.prompt()).outcome is None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.cards import button_value
+from bot.buttons import button_value
 from durable_core.schema import upgrade
 from tests.bot.session.test_runtime import App, outcome, request
 

@@ -15,7 +15,7 @@ async def test_a_reset_withdraws_what_was_asked_before_the_turn_and_the_session_
     prompt = await thread.prompt()
     streams = Streams(thread.store)
     sessions = Sessions(
-        store=thread.store, streams=streams, answers=thread.answers, agents=["support"], deployment="d", lifetime_ms=None
+        store=thread.store, streams=streams, prompts=thread.prompts, agents=["support"], deployment="d", lifetime_ms=None
     )
     assert await sessions.reset(ALICE, thread.run_id, reason=None, key=None) is ControlStatus.RESET
     assert await sessions.reset(ALICE, thread.run_id, reason=None, key=None) is ControlStatus.NO_ACTIVE_SESSION

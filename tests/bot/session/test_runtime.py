@@ -15,7 +15,7 @@ import pytest
 
 from bot.agent import Agent
 from bot.app import Bot
-from bot.cards import button_value
+from bot.buttons import button_value
 from bot.errors import NotReady
 from bot.history import AssistantItem, UserItem
 from bot.ingress import Taken

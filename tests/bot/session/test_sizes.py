@@ -175,7 +175,7 @@ async def test_a_message_over_the_limit_is_refused_by_name(thread: Thread) -> No
     sessions: SessionApi = Sessions(
         store=thread.store,
         streams=thread.streams,
-        answers=thread.answers,
+        prompts=thread.prompts,
         agents=["support"],
         deployment="d",
         lifetime_ms=None,

@@ -14,7 +14,7 @@ from durable_core.failpoints import arm
 from durable_core.model import Outcome, Phase
 from tests.bot.session.actors import Held, calls, die, says
 from tests.bot.session.kit import ALICE, FARAH, Thread, open_thread
-from tests.bot.session.versions import enrol, new_code, second_format
+from tests.bot.session.versions import NEXT, PRESENT, enrol, new_code, next_format
 
 DAY = 86_400_000
 
@@ -27,7 +27,7 @@ async def thread() -> AsyncIterator[Thread]:
 
 
 async def parked(thread: Thread) -> None:
-    """Have a session of the first format that waits for an approval."""
+    """Have a session of the present format that waits for an approval."""
     new_code(thread, "v1")
     thread.model.script = [calls(("refund", {"amount": 20}))]
     await thread.say("refund 20")
@@ -37,7 +37,7 @@ async def parked(thread: Thread) -> None:
 
 async def test_a_session_parked_under_an_older_format_goes_on_under_a_newer(thread: Thread) -> None:
     await parked(thread)
-    with second_format():
+    with next_format():
         new_code(thread, "v2")
         await thread.click("approve")
         await thread.work()
@@ -46,10 +46,10 @@ async def test_a_session_parked_under_an_older_format_goes_on_under_a_newer(thre
         assert isinstance(first, UserItem)
         assert first.text == "REFUND 20", "the item was brought up"
         run = await thread.store.run(thread.run_id)
-        assert (run.spec_version, run.phase) == (2, Phase.IDLE)
+        assert (run.spec_version, run.phase) == (NEXT, Phase.IDLE)
         steps = await thread.store.steps(thread.run_id)
-        assert [step.spec_version for step in steps] == [1, 1, 2, 2]
-        assert [codec.written_by(step.output) for step in steps] == [1, 1, 2, 2]
+        assert [step.spec_version for step in steps] == [PRESENT, PRESENT, NEXT, NEXT]
+        assert [codec.written_by(step.output) for step in steps] == [PRESENT, PRESENT, NEXT, NEXT]
         output: Any = codec.decode(steps[-1].output)
         assert output["state"]["messages"] == 10, "what was brought up is written on"
 
@@ -57,7 +57,7 @@ async def test_a_session_parked_under_an_older_format_goes_on_under_a_newer(thre
 async def test_an_input_that_older_code_took_in_is_brought_up(thread: Thread) -> None:
     new_code(thread, "v1")
     await thread.say("hello")
-    with second_format():
+    with next_format():
         new_code(thread, "v2")
         await thread.work()
         (message, _) = await thread.history()
@@ -67,7 +67,7 @@ async def test_an_input_that_older_code_took_in_is_brought_up(thread: Thread) ->
 
 async def test_a_card_of_an_older_format_is_drawn_by_newer_code(thread: Thread) -> None:
     await parked(thread)
-    with second_format():
+    with next_format():
         new_code(thread, "v2")
         await thread.click("deny")
         await thread.work()
@@ -81,7 +81,7 @@ async def test_what_an_older_attempt_recorded_is_taken_up_by_newer_code(thread: 
     with arm("tool.after_effect", die, on=2):
         await thread.killed("w2")
     assert thread.log.names() == ["look", "put_once"]
-    with second_format():
+    with next_format():
         new_code(thread, "v2")
         thread.model.script = [says("done")]
         await thread.work()
@@ -91,7 +91,7 @@ async def test_what_an_older_attempt_recorded_is_taken_up_by_newer_code(thread: 
 
 async def test_after_a_rollback_what_newer_code_wrote_is_left_alone(thread: Thread) -> None:
     await parked(thread)
-    with second_format():
+    with next_format():
         new_code(thread, "v2")
         await thread.say("never mind, just talk")
         thread.model.script = [calls(("refund", {"amount": 21}))]
@@ -101,9 +101,9 @@ async def test_after_a_rollback_what_newer_code_wrote_is_left_alone(thread: Thre
     receipt = await thread.say("are you there?")
     assert await thread.work() == 0
     run = await thread.store.run(thread.run_id)
-    assert (run.spec_version, run.phase, run.stranded) == (2, Phase.WAITING, None)
+    assert (run.spec_version, run.phase, run.stranded) == (NEXT, Phase.WAITING, None)
     assert await thread.outcome(receipt) is None, "it waits, nothing is lost"
-    with second_format():
+    with next_format():
         new_code(thread, "v2")
         await thread.work()
         assert await thread.outcome(receipt) is Outcome.COMPLETED
@@ -114,15 +114,15 @@ async def test_an_input_that_newer_code_took_in_is_left_to_it(thread: Thread) ->
     new_code(thread, "v1")
     await thread.say("hello")
     await thread.work()
-    with second_format():
+    with next_format():
         receipt = await thread.say("in a newer format")
     new_code(thread, "v1")
     assert await thread.work() == 1
     run = await thread.store.run(thread.run_id)
     assert run.stranded is not None
-    assert "format 2" in run.stranded
+    assert f"format {NEXT}" in run.stranded
     assert await thread.work() == 0, "it is not offered to this code again"
-    with second_format():
+    with next_format():
         new_code(thread, "v2")
         await thread.work()
         assert await thread.outcome(receipt) is Outcome.COMPLETED
@@ -136,13 +136,13 @@ async def test_a_turn_that_runs_finishes_its_step_before_newer_code_takes_over(t
     await thread.say("put a")
     work = thread.begin()
     await hold.reached.wait()
-    with second_format():
+    with next_format():
         receipt = await thread.say("and b")
     hold.go.set()
     await work
     assert thread.log.ended == ["put"], "the tool was not stopped in the middle"
     assert (await thread.store.run(thread.run_id)).stranded is not None
-    with second_format():
+    with next_format():
         new_code(thread, "v2")
         await thread.work()
         assert await thread.outcome(receipt) is Outcome.COMPLETED
@@ -151,7 +151,7 @@ async def test_a_turn_that_runs_finishes_its_step_before_newer_code_takes_over(t
 
 
 async def test_what_newer_code_owes_is_not_sent_by_older(thread: Thread) -> None:
-    with second_format():
+    with next_format():
         new_code(thread, "v2")
         await enrol(thread)
         await thread.say("hello")
@@ -162,14 +162,14 @@ async def test_what_newer_code_owes_is_not_sent_by_older(thread: Thread) -> None
     await thread.work()
     assert thread.channel.shown == []
     thread.later_s(6)
-    with second_format():
+    with next_format():
         new_code(thread, "v2")
         await thread.work()
     assert thread.channel.texts == ["answer 1"]
 
 
 async def test_what_nobody_can_send_any_more_holds_nothing_up(thread: Thread) -> None:
-    with second_format():
+    with next_format():
         new_code(thread, "v2")
         await thread.say("hello")
         held = await thread.claim()
@@ -183,7 +183,7 @@ async def test_what_nobody_can_send_any_more_holds_nothing_up(thread: Thread) ->
 
 
 async def test_an_answer_that_a_worker_has_to_decide_waits_for_code_that_reads_it(thread: Thread) -> None:
-    with second_format():
+    with next_format():
         new_code(thread, "v2")
         thread.model.script = [calls(("pay", {"amount": 5}))]
         await thread.say("pay 5")
@@ -193,7 +193,7 @@ async def test_an_answer_that_a_worker_has_to_decide_waits_for_code_that_reads_i
     await thread.work()
     assert await thread.store.interaction_result(receipt.submission_id) is None
     thread.later_s(6)
-    with second_format():
+    with next_format():
         new_code(thread, "v2")
         await thread.work()
         assert thread.settled(await thread.answers.result(receipt))
@@ -266,8 +266,8 @@ async def test_a_session_without_an_end_gets_one_and_loses_it(thread: Thread) ->
 
 async def test_what_is_taken_out_of_older_words_stays_in_their_format(thread: Thread) -> None:
     await parked(thread)
-    with second_format():
+    with next_format():
         new_code(thread, "v2")
         bodies = await words_of(thread.store, thread.run_id, ALICE.id)
         assert {name.partition(":")[0] for name in bodies} == {"command", "event", "step"}
-        assert {codec.written_by(body) for body in bodies.values()} == {1}
+        assert {codec.written_by(body) for body in bodies.values()} == {PRESENT}

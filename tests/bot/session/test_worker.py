@@ -14,7 +14,9 @@ import pytest
 from bot.model import ModelReply, ModelRequest, OnText
 from bot.runtime import Duties
 from bot.session import thinking
+from durable_core.engine.runner import Runner
 from durable_core.model import Outcome, Receipt
+from durable_core.registry import Registry
 from durable_core.worker import Held as HeldRun
 from durable_core.worker import Worker, WorkerOptions
 from tests.bot.session.actors import Held, calls, says
@@ -24,7 +26,8 @@ from tests.bot.session.test_approvals import ask
 
 def worker(thread: Thread, owner: str, options: WorkerOptions | None = None) -> Worker:
     thread.hire(owner)
-    duties = Duties(runner=thread.runner, egress=thread.egress, answers=thread.answers)
+    flows = Runner(store=thread.store, registry=Registry(), clock=thread.clock)
+    duties = Duties(runner=thread.runner, flows=flows, egress=thread.egress, answers=thread.answers)
     return Worker(thread.store, duties, owner=owner, deployment="d", options=options or WorkerOptions())
 
 

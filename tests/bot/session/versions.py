@@ -1,6 +1,6 @@
-"""A made-up second format, and code that comes and goes with it.
+"""A made-up next format, and code that comes and goes with it.
 
-What lives here: upcasters from the first format, and switching a thread's code. What does not: expectations.
+What lives here: upcasters from the present format, and switching a thread's code. What does not: expectations.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from durable_core.versions import Stored, Upcasters
 from tests.bot.session.kit import Thread
 
 NEVER = 100 * 365 * 86_400_000
+PRESENT, NEXT = versions.CURRENT_SPEC, versions.CURRENT_SPEC + 1
 
 
 def texts_shout(item: Stored) -> Stored:
-    """In the second format people shout: so it can be seen which items were brought up."""
+    """In the next format people shout: so it can be seen which items were brought up."""
     return {**item, "text": item["text"].upper()} if item["kind"] == "user" else item
 
 
@@ -46,15 +47,25 @@ def asked_twice(record: Stored) -> Stored:
     return {**record, "seen": 2}
 
 
-SECOND = Upcasters({("step", 1): both, ("prompt", 1): detailed, ("command", 1): louder, ("record", 1): asked_twice})
+UPCASTERS = Upcasters(
+    {("step", PRESENT): both, ("prompt", PRESENT): detailed, ("command", PRESENT): louder, ("record", PRESENT): asked_twice}
+)
 
 
 @contextmanager
-def second_format() -> Iterator[None]:
-    """Be code that writes the second format and reads both."""
+def next_format() -> Iterator[None]:
+    """Be code that writes the next format and reads all before it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(versions, "CURRENT_SPEC", 2)
-        patch.setattr(formats, "UPCASTERS", SECOND)
+        patch.setattr(versions, "CURRENT_SPEC", NEXT)
+        patch.setattr(formats, "UPCASTERS", UPCASTERS)
+        yield
+
+
+@contextmanager
+def former_format() -> Iterator[None]:
+    """Be code of the version before the present format came."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(versions, "CURRENT_SPEC", PRESENT - 1)
         yield
 
 

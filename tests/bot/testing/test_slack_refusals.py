@@ -68,6 +68,8 @@ ROWS: list[tuple[str, dict[str, Any], str]] = [
     ("conversations.info", {"channel": "C0"}, "channel_not_found"),
     ("conversations.open", {}, "users_list_not_supplied"),
     ("conversations.open", {"users": "U0"}, "user_not_found"),
+    ("usergroups.users.list", {"usergroup": "S0"}, "no_such_subteam"),
+    ("usergroups.users.list", {}, "invalid_arguments"),
     ("users.info", {"user": "U0"}, "user_not_found"),
     ("users.info", {}, "invalid_arguments"),
     ("views.open", {"trigger_id": "1.2.x", "view": {}}, "invalid_trigger_id"),
@@ -139,6 +141,7 @@ async def test_two_elements_of_a_block_have_two_action_ids() -> None:
     ("method", "args", "needed"),
     [
         (POST, {"channel": "general", "text": "x"}, "chat:write"),
+        ("usergroups.users.list", {"usergroup": "S0"}, "usergroups:read"),
         ("users.info", {"user": "U0"}, "users:read"),
         ("conversations.info", {"channel": "general"}, "channels:read"),
         ("conversations.info", {"channel": "private"}, "groups:read"),

@@ -8,8 +8,10 @@ from __future__ import annotations
 import pytest
 
 from bot.history import ResultStatus
-from bot.turn.decide import Action, Dismiss, End, Fail, Open, Refuse, Resolve, Rest, Stop, Think, decide
+from bot.turn.actions import Action, AskLimit, Dismiss, End, Fail, Open, Refuse, Resolve, Rest, Stop, Tell, Think
+from bot.turn.decide import decide
 from bot.turn.state import Input, Limits, Purpose, Stage, TurnPolicy
+from bot.turn.view import OpenPrompt
 from durable_core.model import PromptOutcome
 from tests.bot.people import ALICE, BOB, NOBODY
 from tests.bot.turn.views import busy, cancel, idle, message, pending, response
@@ -119,11 +121,11 @@ def test_what_is_exhausted_fails_unless_it_is_cancelled() -> None:
 def test_limits_stop_the_next_model_call_but_not_the_one_that_was_paid() -> None:
     none = Limits(model_calls=0)
     action = decide(busy(limits=none))
-    assert isinstance(action, Fail)
+    assert isinstance(action, AskLimit)
     assert action.code == "model_call_limit"
     assert decide(busy(limits=none, replied=True, begun=True)) == Think()
     action = decide(busy(limits=Limits(input_tokens=0)))
-    assert isinstance(action, Fail)
+    assert isinstance(action, AskLimit)
     assert action.code == "session_token_limit"
 
 
@@ -132,7 +134,8 @@ def test_limits_stop_the_next_model_call_but_not_the_one_that_was_paid() -> None
 
 def test_while_held_it_rests_until_the_first_request_expires() -> None:
     waiting = (pending(0), pending(1))
-    assert decide(busy(waiting=waiting, expiries={"prm_0": 5000, "prm_1": 4000})) == Rest(timer_at=4000)
+    both = {"prm_0": OpenPrompt(expires_at=5000), "prm_1": OpenPrompt(expires_at=4000)}
+    assert decide(busy(waiting=waiting, open=both)) == Rest(timer_at=4000)
 
 
 def test_an_approval_releases_its_call_alone() -> None:
@@ -174,7 +177,8 @@ def test_a_queued_word_from_before_the_question_is_none() -> None:
 
 
 def test_words_of_others_wait() -> None:
-    assert decide(busy(message(1, who=BOB), waiting=(pending(0),))) == Rest(timer_at=5000)
+    bobs = message(1, who=BOB)
+    assert decide(busy(bobs, waiting=(pending(0),))) == Tell(messages=(bobs,))
 
 
 def test_a_guest_is_refused_while_a_turn_is_held() -> None:

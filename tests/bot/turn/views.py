@@ -20,8 +20,8 @@ from bot.turn.state import (
     State,
     Turn,
     TurnPolicy,
-    View,
 )
+from bot.turn.view import OpenPrompt, View
 from channels.events import Place
 from durable_core.model import PromptOutcome
 from tests.bot.people import ALICE
@@ -64,9 +64,9 @@ def turn(*waiting: Pending, who: Principal = ALICE, model_calls: int = 0) -> Tur
 
 
 def busy(*inbox: Input, waiting: tuple[Pending, ...] = (), now: int = 1000, **more: object) -> View:
-    expiries: dict[str, int | None] = {one.prompt_id: 5000 for one in waiting}
+    open_ = {one.prompt_id: OpenPrompt(expires_at=5000) for one in waiting if one.prompt_id}
     state = State(turns=1, turn=turn(*waiting))
-    return View(state=state, inbox=inbox, now=now, **{"expiries": expiries, **more})  # type: ignore[arg-type]
+    return View(state=state, inbox=inbox, now=now, **{"open": open_, **more})  # type: ignore[arg-type]
 
 
 def idle(*inbox: Input, now: int = 1000, deadline_at: int | None = None) -> View:

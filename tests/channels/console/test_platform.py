@@ -10,7 +10,7 @@ import pytest
 from channels import Button, Card, CardOutcome, Outbound
 from channels.console import ConsolePlatform, ConsoleRefused
 from channels.console.platform import MAX_PERSON_TEXT
-from channels.outbound import Json
+from channels.strict import Json
 
 
 def text(words: str) -> Json:

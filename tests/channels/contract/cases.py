@@ -13,6 +13,7 @@ from channels import Button, Card, Outbound, WebhookRequest
 from channels.console import Console, ConsolePlatform, PendingEvent, ShownMessage
 from channels.console.channel import ADDRESS
 from channels.console.platform import SIGNATURE_HEADER
+from channels.fallback import card_text
 from channels.slack import Slack
 from channels.slack.address import ADDRESS as SLACK_ADDRESS
 from channels.slack.address import SlackAddress
@@ -26,9 +27,10 @@ def rendered(message: ShownMessage) -> str:
     """Return all that the page would show of a message."""
     lines = [message.text]
     if message.card is not None:
-        lines += [message.card["question"], *(button["label"] for button in message.card["buttons"])]
-        if message.card["outcome"]:
-            lines.append(message.card["outcome"]["text"])
+        card = Card.from_json(message.card)
+        lines.append(card_text(card.bare))
+        buttons = [button for one in (card, *card.items) for button in one.buttons]
+        lines += [part for button in buttons for part in (button.label, button.description)]
     return "\n".join(lines)
 
 
@@ -43,6 +45,7 @@ async def console_case(make: Callable[[ConsolePlatform], Console] = Console) -> 
         card = Outbound(card=Card("Sure?", buttons=(Button("Yes", "yes"),)))
         asked = await platform.post_bot("kit-setup", thread.id, outbound_json=card.to_json())
         click = await platform.click(thread.id, asked, author_id="alice", value="yes", client_id="c2")
+        form = await platform.click(thread.id, asked, author_id="alice", value="yes", client_id="c3", fields={"note": "why not"})
         own = json.loads(posted.event.body)
         own["author"] |= {"id": "bot", "name": "Moorings", "standing": "bot"}
 
@@ -67,6 +70,7 @@ async def console_case(make: Callable[[ConsolePlatform], Console] = Console) -> 
             request=request,
             message_body=posted.event.body,
             click_body=click.body,
+            form_body=form.body,
             own_post_body=json.dumps(own).encode(),
             shown=shown,
             reader="alice",
@@ -105,6 +109,7 @@ async def slack_case() -> AsyncIterator[ChannelCase]:
                 request=request,
                 message_body=message,
                 click_body=payloads.as_form(payloads.click()),
+                form_body=payloads.as_form(payloads.form()),
                 own_post_body=payloads.as_json(own),
                 shown=shown,
                 reader="UALICE",

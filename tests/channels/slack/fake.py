@@ -42,8 +42,10 @@ class MiniSlack:
         self.calls: list[tuple[str, Json]] = []
         self.messages: dict[str, list[Json]] = defaultdict(list)
         self.files: list[Json] = []
+        self.views: list[Json] = []
         self.uploads: dict[str, bytes] = {}
         self.users: dict[str, Json] = {}
+        self.groups: dict[str, list[str]] = {}
         self.channels: dict[str, Json] = {CHANNEL: {"id": CHANNEL, "name": "general", "is_channel": True}}
         self.before: dict[str, list[Fault]] = defaultdict(list)
         self.after: dict[str, list[Fault]] = defaultdict(list)
@@ -63,7 +65,8 @@ class MiniSlack:
 
     def shown(self, channel: str, reader: str) -> list[str]:
         """What somebody sees, oldest first: blocks where there are any, as Slack does it."""
-        return [seen(message) for message in self.messages[channel] if message.get("only_for") in (None, reader)]
+        messages = [*self.messages[channel], *self.messages[f"D{reader}"]]
+        return [seen(message) for message in messages if message.get("only_for") in (None, reader)]
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         method = request.match_info["method"]
@@ -100,7 +103,7 @@ class MiniSlack:
 
     def do_chat_postMessage(self, body: Json) -> Json | str:  # noqa: N802 - Slack's name
         self.now_ms += 1_100
-        if body["channel"] not in self.channels:
+        if body["channel"] not in self.channels and body["channel"] not in self.messages:
             return "channel_not_found"
         why = refused(body, most=self.most_text)
         if why:
@@ -116,6 +119,15 @@ class MiniSlack:
         message = {"ts": self.ts(), "only_for": body["user"], **body}
         self.messages[body["channel"]].append(message)
         return {"message_ts": message["ts"]}
+
+    def do_conversations_open(self, body: Json) -> Json | str:
+        direct = f"D{body['users']}"
+        self.messages[direct] = self.messages[direct]
+        return {"channel": {"id": direct}}
+
+    def do_views_open(self, body: Json) -> Json:
+        self.views.append(body)
+        return {"view": {"id": "V1"}}
 
     def do_chat_update(self, body: Json) -> Json | str:
         self.now_ms += 1_300
@@ -156,6 +168,9 @@ class MiniSlack:
     def do_users_info(self, body: Json) -> Json | str:
         return {"user": self.users[body["user"]]} if body["user"] in self.users else "user_not_found"
 
+    def do_usergroups_users_list(self, body: Json) -> Json | str:
+        return {"users": self.groups[body["usergroup"]]} if body["usergroup"] in self.groups else "no_such_subteam"
+
     def do_conversations_info(self, body: Json) -> Json | str:
         return {"channel": self.channels[body["channel"]]} if body["channel"] in self.channels else "channel_not_found"
 
@@ -190,7 +205,7 @@ async def mini_slack() -> AsyncIterator[MiniSlack]:
 
 
 _TEXTS = {"plain_text", "mrkdwn"}
-_BLOCKS = {"section", "context", "actions", "markdown", "rich_text"}
+_BLOCKS = {"divider", "section", "context", "actions", "markdown", "rich_text"}
 
 
 def refused(body: Json, *, most: int) -> str:
@@ -220,12 +235,32 @@ def _bad(block: Json) -> bool:
             return not 1 <= len(texts) <= 10 or any(not 1 <= len(text) <= 2_000 for text in texts)
         case "actions":
             ids = {element["action_id"] for element in block["elements"]}
-            return not 1 <= len(ids) == len(block["elements"]) <= 25 or any(
-                len(element["text"]["text"]) > 75 or len(element["value"]) > 2_000 for element in block["elements"]
-            )
+            return not 1 <= len(ids) == len(block["elements"]) <= 25 or any(map(_bad_element, block["elements"]))
+        case "divider":
+            return False
         case _:
             texts = [part["text"] for element in block["elements"] for part in element["elements"]]
             return not texts or any(not text for text in texts)
+
+
+def _bad_element(element: Json) -> bool:
+    if element["type"] == "button":
+        return len(element["text"]["text"]) > 75 or len(element["value"]) > 2_000
+    options = element["options"]
+    values = {option["value"] for option in options}
+    return not 1 <= len(values) <= len(options) <= 100 or any(
+        not 1 <= len(option["text"]["text"]) <= 75
+        or len(option["value"]) > 150
+        or ("description" in option and not 1 <= len(option["description"]["text"]) <= 75)
+        for option in options
+    )
+
+
+def _shown(element: Json) -> list[str]:
+    if element["type"] != "static_select":
+        return [element["text"]["text"]]
+    texts = [part for option in element["options"] for part in (option["text"], option.get("description"))]
+    return [element["placeholder"]["text"], *(text["text"] for text in texts if text is not None)]
 
 
 def seen(message: Json) -> str:
@@ -240,7 +275,9 @@ def seen(message: Json) -> str:
             case "context":
                 lines += [element["text"] for element in block["elements"]]
             case "actions":
-                lines += [element["text"]["text"] for element in block["elements"]]
+                lines += [text for element in block["elements"] for text in _shown(element)]
+            case "divider":
+                pass
             case _:
                 lines += [part["text"] for element in block["elements"] for part in element["elements"]]
     return "\n".join(lines) if lines else str(message.get("text", ""))

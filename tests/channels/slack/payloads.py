@@ -12,9 +12,11 @@ from urllib.parse import urlencode
 from channels import Event, WebhookRequest
 from channels.signing import HmacScheme, NowMs
 from channels.slack import Slack
+from channels.slack.address import SlackAddress
 from tests.channels.slack.fake import APP, BOT, CHANNEL, NOW, ROOT, TEAM
 
 SECRET = "s3cret"
+INTERACTIONS = {"block_actions", "view_submission"}
 Json = dict[str, Any]
 
 
@@ -55,6 +57,31 @@ def click(value: str = "prm_1:approve", **more: object) -> Json:
     } | more
 
 
+def form(value: str = "prm_1:deny", *, address: str = "", **more: object) -> Json:
+    carried = {"value": value, "address": address or SlackAddress("", TEAM, CHANNEL, ROOT).encode()}
+    note = {"moorings:1": {"type": "plain_text_input", "value": "too dear"}}
+    return {
+        "type": "view_submission",
+        "team": {"id": TEAM, "domain": "acme"},
+        "user": {"id": "UALICE", "username": "alice", "name": "alice", "team_id": TEAM},
+        "api_app_id": APP,
+        "trigger_id": "1.2.x",
+        "view": {
+            "id": "V1",
+            "team_id": TEAM,
+            "type": "modal",
+            "callback_id": "moorings:form",
+            "private_metadata": json.dumps(carried),
+            "state": {"values": {"note": note}},
+            "hash": "1.x",
+            "app_id": APP,
+        },
+        "response_urls": [],
+        "is_enterprise_install": False,
+        "enterprise": None,
+    } | more
+
+
 def as_json(body: Json) -> bytes:
     return json.dumps(body).encode()
 
@@ -73,6 +100,6 @@ def signed(body: bytes, *, secret: str = SECRET, now: NowMs = lambda: NOW, conte
 async def heard(body: Json | bytes) -> Event:
     """Return the one event of a body, taken the whole way."""
     channel = Slack(bot_token="xoxb-test", signing_secret=SECRET, now=lambda: NOW)
-    raw = body if isinstance(body, bytes) else as_form(body) if body.get("type") == "block_actions" else as_json(body)
+    raw = body if isinstance(body, bytes) else as_form(body) if body.get("type") in INTERACTIONS else as_json(body)
     (event,) = channel.parse(await channel.verify(signed(raw))).events
     return event

@@ -15,6 +15,8 @@ READ = {"channels:read", "groups:read", "im:read", "mpim:read"}
 # From the page of each method and event: https://docs.slack.dev/reference/methods, https://docs.slack.dev/reference/events
 BY_METHOD: dict[str, set[str]] = {
     "auth.test": set(),
+    "conversations.open": {"im:write"},
+    "views.open": set(),
     "chat.postMessage": {"chat:write"},
     "chat.postEphemeral": {"chat:write"},
     "chat.update": {"chat:write"},
@@ -23,6 +25,7 @@ BY_METHOD: dict[str, set[str]] = {
     "conversations.info": READ,
     "files.getUploadURLExternal": {"files:write"},
     "files.completeUploadExternal": {"files:write"},
+    "usergroups.users.list": {"usergroups:read"},
     "users.info": {"users:read"},
 }
 BY_EVENT = {
@@ -37,7 +40,8 @@ BY_CLIENT = {"api_call": set[str](), "files_upload_v2": {"files.getUploadURLExte
 PACED_ONLY = {"files.upload"}
 """A name under which calls are counted, not a method that is called."""
 
-_METHOD = re.compile(r"(?:auth|chat|conversations|files|reactions|team|users|views|bots|pins|apps|assistant|agents)\.[A-Za-z.]+")
+_FAMILIES = "auth|chat|conversations|files|reactions|team|usergroups|users|views|bots|pins|apps|assistant|agents"
+_METHOD = re.compile(rf"(?:{_FAMILIES})\.[A-Za-z.]+")
 
 
 def trees() -> Iterator[ast.Module]:

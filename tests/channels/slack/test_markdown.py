@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from channels.outbound import Card, Outbound
+from channels.cards import Card
+from channels.outbound import Outbound
 from channels.slack.markdown import escape, harmless, mrkdwn, revealed
 from channels.slack.reading import readable
 from channels.slack.render import render

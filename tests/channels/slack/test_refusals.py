@@ -168,7 +168,7 @@ async def test_a_message_whose_file_was_not_shared_says_so(world: MiniSlack, sla
 async def test_an_upload_that_takes_too_long_is_gone_without(
     world: MiniSlack, slack: Slack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("channels.slack.channel.UPLOAD_SECONDS", 0.05)
+    monkeypatch.setattr("channels.slack.uploads.UPLOAD_SECONDS", 0.05)
 
     async def hang(api: object, name: str, content: bytes) -> str:
         await asyncio.Event().wait()

@@ -13,17 +13,19 @@ from durable_core.errors import Broken
 from durable_core.store import Store
 from durable_core.stores.postgres.sql import quoted
 from durable_core.testing.admission import Admissions
+from durable_core.testing.audits import Audits
 from durable_core.testing.bench import WindableClock
+from durable_core.testing.beside import Beside
 from durable_core.testing.commits import Commits
 from durable_core.testing.prompts import Prompts
 from tests.durable_core.conformance.postgres import postgres_store
 from tests.pgbouncer import Pooler
 from tests.postgres import PrivatePostgres
 
-ODD = 'a "b" moor_run'
+ODD = 'a "b" {moor_run}'
 
 
-class TestBehindPgbouncer(Admissions, Commits):
+class TestBehindPgbouncer(Admissions, Commits, Audits, Beside):
     """What most depends on transactions and statements; two server connections serve all clients, one goes past it to listen."""
 
     shared = True
@@ -54,7 +56,7 @@ def odd(postgres: PrivatePostgres, migrated: str) -> str:
     return name
 
 
-class TestInANamespace(Prompts):
+class TestInANamespace(Prompts, Audits, Beside):
     """What has the most tables in its statements."""
 
     shared = True

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from durable_core.context import WorkflowContext
-from durable_core.errors import Conflict, NotFound, RunFailed, Unstorable
+from durable_core.engine.engine import Engine
+from durable_core.errors import CommitUnknown, Conflict, NotFound, RunFailed, Unstorable
+from durable_core.model import Abilities, Admission, Claim, ClaimRequest, Committed, DueWork, Receipt, StepCommit
 from durable_core.operations import Option
 from durable_core.registry import UnknownWorkflow, WorkflowNameTaken, step, workflow
 from durable_core.testing.builders import START_MS
+from durable_core.worker import WorkerOptions
 from tests.durable_core.engine.worlds import World, events_of, parked, result, until
 
 
@@ -107,10 +111,15 @@ async def test_a_delayed_start_is_durable_and_never_early(world: World) -> None:
         then = await engine.start(doubled, 2, at=datetime.fromtimestamp(START_MS / 1000 + 3600, UTC))
         with pytest.raises(ValueError):
             await engine.start(doubled, 3, at=datetime(2030, 1, 1))  # noqa: DTZ001 - that is what is refused
+        assert [(await run.status()).status for run in (soon, then)] == ["waiting"] * 2
+        assert {view.run_id for view in await engine.runs(status="waiting")} == {soon.run_id, then.run_id}
+        assert await engine.runs(status="running") == []
     world.advance(seconds=3599)
     async with world.engine(doubled, work=False) as engine:
         assert await engine.run_due() == 0
         world.advance(seconds=1)
+        assert [view.status for view in await engine.runs()] == ["running"] * 2
+        assert (await engine.run(soon.run_id).status()).status == "running"
         assert await engine.run_due() == 2
         assert await result(engine.run(soon.run_id)) == 2
         assert await result(engine.run(then.run_id)) == 4
@@ -267,3 +276,126 @@ async def test_what_a_body_shows_before_it_ends_at_once_is_shown(world: World) -
         run = await engine.start(shows)
         assert await result(run) == 1
         assert [event.data["value"] for event in await events_of(run, "progress")] == [{"half": True}]
+
+
+# ── begun where they are started ──
+
+
+def begun_of(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[Claim | None]:
+    """Watch what starts take along."""
+    begin, found = engine.store.begin, list[Claim | None]()
+
+    async def watched(admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
+        receipt, claim = await begin(admission, request)
+        found.append(claim)
+        return receipt, claim
+
+    monkeypatch.setattr(engine.store, "begin", watched)
+    return found
+
+
+async def test_a_start_is_taken_where_it_comes_in_while_half_of_the_places_are_free(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, began = asyncio.Event(), list[int]()
+
+    @step(name="pass")
+    async def through(number: int) -> int:
+        began.append(number)
+        await gate.wait()
+        return number
+
+    @workflow
+    async def gated(ctx: WorkflowContext, number: int) -> int:
+        return await ctx.step(through, number)
+
+    async with world.engine(gated, options=WorkerOptions(concurrency=2, poll=0.02, settle=0.001)) as engine:
+        begun = begun_of(engine, monkeypatch)
+        first, second, third = [await engine.start(gated, n) for n in range(3)]
+        assert [claim.run_id for claim in begun if claim is not None] == [first.run_id]
+        await until(lambda: sorted(began) == [0, 1])
+        gate.set()
+        assert [await result(run) for run in (first, second, third)] == [0, 1, 2]
+        assert len(begun) == 1
+
+
+async def test_nothing_begins_beside_a_run_that_is_taken_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+    store = await world.open_store()
+    claim, due = store.claim, store.due
+
+    async def something(owner: str, abilities: Abilities) -> DueWork:
+        found = await due(owner, abilities)
+        return found if asked.is_set() else replace(found, run_at=found.now)  # due, and not for one who takes others beside it
+
+    async def slow(request: ClaimRequest) -> list[Claim]:
+        if request.alone:
+            asked.set()
+            await answered.wait()
+        return await claim(request)
+
+    monkeypatch.setattr(store, "due", something)
+    monkeypatch.setattr(store, "claim", slow)
+    async with world.engine(doubled, store=store) as engine:
+        begun = begun_of(engine, monkeypatch)
+        await asked.wait()
+        run = await engine.start(doubled, 3)
+        assert begun == []
+        answered.set()
+        assert await result(run) == 6
+
+
+async def test_a_run_that_may_have_been_taken_waits_for_no_lease(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world.engine(doubled) as engine:
+        begin = engine.store.begin
+
+        async def lost(admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
+            await begin(admission, request)
+            raise CommitUnknown("the answer was lost")
+
+        monkeypatch.setattr(engine.store, "begin", lost)
+        with pytest.raises(CommitUnknown):
+            await engine.start(doubled, 3, key="k")
+        monkeypatch.setattr(engine.store, "begin", begin)
+        run = await engine.start(doubled, 3, key="k")
+        assert await result(run) == 6
+        (view,) = await engine.runs()
+        assert view.run_id == run.run_id
+
+
+async def test_a_start_whose_caller_is_gone_is_advanced_all_the_same(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world.engine(doubled) as engine:
+        begun = begun_of(engine, monkeypatch)
+        starting = asyncio.create_task(engine.start(doubled, 3))
+        await asyncio.sleep(0)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        await until(lambda: begun)
+        assert begun[0] is not None
+        assert await result(engine.run(begun[0].run_id)) == 6
+
+
+async def test_a_start_that_comes_in_while_the_engine_closes_is_left_to_the_next_one(world: World) -> None:
+    async with world.engine(doubled) as engine:
+        starting = [asyncio.create_task(engine.start(doubled, n)) for n in range(5)]
+        await asyncio.sleep(0)
+    ids = [(await one).run_id for one in starting]
+    async with world.engine(doubled) as engine:
+        assert [await result(engine.run(run_id)) for run_id in ids] == [0, 2, 4, 6, 8]
+        assert [(await engine.run(run_id).status()).status for run_id in ids] == ["completed"] * 5
+
+
+async def test_a_run_ends_in_the_commit_of_its_last_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world.engine(doubled) as engine:
+        commit, seen = engine.store.commit, list[StepCommit]()
+
+        async def watched(one: StepCommit) -> Committed:
+            seen.append(one)
+            return await commit(one)
+
+        monkeypatch.setattr(engine.store, "commit", watched)
+        run = await engine.start(doubled, 3, times=2)
+        assert await result(run) == 12
+        assert [(one.step.kind, one.end) for one in seen] == [("step", None), ("end", "completed")]
+        assert [step.kind for step in await engine.store.steps(run.run_id)] == ["step", "step", "end"]

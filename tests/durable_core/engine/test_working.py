@@ -189,21 +189,22 @@ async def test_what_a_newer_version_wrote_waits_for_it(world: World, monkeypatch
     async def waits(ctx: WorkflowContext) -> Any:
         return await ctx.wait_for("news")
 
+    present, newer = versions.CURRENT_SPEC, versions.CURRENT_SPEC + 1
     async with world.engine(waits, work=False) as engine:
         run = await engine.start(waits)
         await engine.run_due()
-        monkeypatch.setattr(versions, "CURRENT_SPEC", 2)
+        monkeypatch.setattr(versions, "CURRENT_SPEC", newer)
         await run.signal("news", {"n": 1})
-        monkeypatch.setattr(versions, "CURRENT_SPEC", 1)
+        monkeypatch.setattr(versions, "CURRENT_SPEC", present)
         await engine.run_due()
         view = await run.status()
         assert (view.status, view.ended_at) == ("stranded", None)
-        assert "format 2" in str(view.reason)
-        monkeypatch.setattr(versions, "CURRENT_SPEC", 2)
+        assert f"format {newer}" in str(view.reason)
+        monkeypatch.setattr(versions, "CURRENT_SPEC", newer)
         await engine.store.unstrand(run.run_id)
         await engine.run_due()
         assert await result(run) == {"n": 1}
-        monkeypatch.setattr(versions, "CURRENT_SPEC", 1)
+        monkeypatch.setattr(versions, "CURRENT_SPEC", present)
         with pytest.raises(Stranded):
             await result(run)
 
@@ -230,6 +231,21 @@ async def test_a_body_that_can_not_be_replayed_fails_its_run(world: World, what:
             await result(run)
         assert failed.value.code == code
         outer.cancel()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1)])
+async def test_a_body_that_raises_an_exit_fails_its_run_and_the_worker_goes_on(world: World, error: BaseException) -> None:
+    @workflow
+    async def leaves(ctx: WorkflowContext) -> None:
+        await ctx.step(mark, "before")
+        raise error
+
+    async with world.engine(leaves, naps) as engine:
+        run = await engine.start(leaves)
+        with pytest.raises(RunFailed, match="a workflow ends by returning or raising") as failed:
+            await result(run)
+        assert failed.value.code == "error"
+        assert await result(await engine.start(naps, 0)) == []
 
 
 # ── opening ──
@@ -341,7 +357,7 @@ async def test_moorings_work_until_idle_leaves_when_nothing_is_due(tmp_path: Pat
         assert process.returncode == 0, errors
         assert said.decode().strip() == "Advanced 2 runs."
         assert await result(runs[0]) == ["a one", "a two", "a three"]
-        assert (await later.status()).status == "running"
+        assert (await later.status()).status == "waiting"
     process = await start_work(tmp_path, "--limit", "3")
     _, errors = await process.communicate()
     assert process.returncode == 2

@@ -5,10 +5,11 @@ What lives here: the fields that the rules change, and the arithmetic of waking,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from durable_core.model import Abilities, AnswerPolicy, Outcome, Phase, PromptOutcome, RunKind
+from durable_core.model import Abilities, AnswerPolicy, AnswerStatus, Outcome, Phase, PromptOutcome, RunKind
 from durable_core.testing.builders import MINUTE
 
 Place = tuple[str, str]
@@ -25,7 +26,22 @@ class ExpectedPrompt:
     card: str
     """The delivery that posts it."""
     lane: Place
+    requester: str
+    answerers: tuple[str, ...]
+    quorum: int = 1
+    level: int = 0
+    votes: set[str] = field(default_factory=set)
     outcome: PromptOutcome | None = None
+
+    def names(self, by: str) -> bool:
+        """Whether somebody may answer, or a worker has to say so."""
+        match self.policy:
+            case AnswerPolicy.REQUESTER:
+                return by == self.requester
+            case AnswerPolicy.LISTED:
+                return by in self.answerers
+            case AnswerPolicy.FUNCTION:
+                return True
 
 
 @dataclass(eq=False)
@@ -127,6 +143,8 @@ class ExpectedAnswer:
     run: ExpectedRun
     prompt: ExpectedPrompt
     outcome: PromptOutcome
+    by: str
+    override: bool
     due_at: int
     owner: str | None = None
     epoch: int = 0
@@ -180,6 +198,8 @@ class ExpectedStore:
     """Posts that are no longer owed, and the platform's reference; None for a dead letter."""
     addresses: dict[Place, ExpectedRun] = field(default_factory=dict)
     answers: list[ExpectedAnswer] = field(default_factory=list)
+    audit: Counter[tuple[str, str, str | None]] = field(default_factory=Counter)
+    """Act, prompt and person."""
 
     def owe(self, run: ExpectedRun, lane: Place, delivery_id: str | None, *, edit_of: str | None = None) -> None:
         """Owe something to an address."""
@@ -187,24 +207,73 @@ class ExpectedStore:
         owed.items.append(ExpectedItem(delivery_id, edit_of, run))
         owed.due_at = self.now if owed.due_at is None else owed.due_at
 
-    def settle(self, run: ExpectedRun, prompt: ExpectedPrompt, outcome: PromptOutcome) -> None:
-        """Settle a prompt and owe the edit of its card."""
-        prompt.outcome = outcome
-        self.owe(run, prompt.lane, None, edit_of=prompt.card)
+    def settle(self, prompts: Sequence[ExpectedPrompt], outcome: PromptOutcome) -> None:
+        """Settle prompts from within their run."""
+        for prompt in prompts:
+            prompt.outcome = outcome
+            self.audit["settled", prompt.prompt_id, None] += 1
 
-    def end(self, run: ExpectedRun) -> None:
-        """End a run."""
+    def edit(self, run: ExpectedRun, prompts: Sequence[ExpectedPrompt], done: Sequence[ExpectedPrompt] = ()) -> None:
+        """Owe an edit to each card once, but for those that were edited with others: in the order in which they were posted."""
+        cards = {prompt.card: prompt.lane for prompt in run.prompts if prompt in prompts}
+        for card, lane in cards.items():
+            if card not in {prompt.card for prompt in done}:
+                self.owe(run, lane, None, edit_of=card)
+
+    def judge(
+        self, run: ExpectedRun, prompt: ExpectedPrompt, by: str, outcome: PromptOutcome, *, override: bool, waits: bool
+    ) -> AnswerStatus:
+        """Say what becomes of an answer; `waits` where a worker has to look at it."""
+        if prompt.outcome is not None:
+            return AnswerStatus.ALREADY_SETTLED
+        again = by in prompt.votes and outcome is not PromptOutcome.DENIED
+        if self.refusal(run, prompt) or (not override and (not prompt.names(by) or again)):
+            return AnswerStatus.REFUSED
+        if waits:
+            return AnswerStatus.PENDING
+        more = outcome is PromptOutcome.APPROVED and not override and len(prompt.votes) + 1 < prompt.quorum
+        return AnswerStatus.COUNTED if more else AnswerStatus.SETTLED
+
+    def take(
+        self,
+        run: ExpectedRun,
+        prompt: ExpectedPrompt,
+        status: AnswerStatus,
+        by: str,
+        outcome: PromptOutcome,
+        *,
+        override: bool,
+        submission_id: str,
+    ) -> None:
+        """Do what was decided of an answer."""
+        act = "overridden" if override and status is AnswerStatus.SETTLED else status.value
+        if status is not AnswerStatus.ALREADY_SETTLED:
+            self.audit[act, prompt.prompt_id, by] += 1
+        self.outcomes[submission_id] = Outcome.COMPLETED
+        if status not in {AnswerStatus.COUNTED, AnswerStatus.SETTLED}:
+            return
+        run.visible += 1
+        if prompt.quorum > 1 and outcome is PromptOutcome.APPROVED and not override:
+            prompt.votes.add(by)
+        if status is AnswerStatus.SETTLED:
+            prompt.outcome = outcome
+            run.put(submission_id, self.now)
+        self.edit(run, (prompt,))
+
+    def end(self, run: ExpectedRun, done: Sequence[ExpectedPrompt] = ()) -> None:
+        """End a run; the cards of `done` are edited already."""
         run.open, run.owner, run.wake_at, run.phase, run.stranded_code = False, None, None, Phase.IDLE, None
         run.ended_at = self.now
         self.addresses = {place: owner for place, owner in self.addresses.items() if owner is not run}
         for submission_id in run.submissions:
             self.outcomes[submission_id] = self.outcomes[submission_id] or Outcome.ABORTED
-        for prompt in run.prompts:
-            if prompt.outcome is None:
-                self.settle(run, prompt, PromptOutcome.CANCELLED)
         for answer in self.answers:
             if answer.run is run and not answer.decided:
                 answer.decided, answer.owner = True, None
+                self.audit["refused", answer.prompt.prompt_id, answer.by] += answer.prompt.outcome is None
+        left = [prompt for prompt in run.prompts if prompt.outcome is None]
+        self.settle(left, PromptOutcome.CANCELLED)
+        self.edit(run, left, done)
 
     def owes(self, run: ExpectedRun) -> bool:
         """Whether something of a run is still to be sent."""

@@ -7,12 +7,13 @@ What lives here: choosing what happens, and what is compared after each. What do
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from durable_core.model import SESSIONS, Abilities, AnswerPolicy, PromptOutcome
+from durable_core.model import SESSIONS, Abilities, AnswerPolicy, ClaimRequest, PromptOutcome
 from durable_core.store import Store
 from durable_core.testing.acts import WORKERS
 from durable_core.testing.builders import LEASE, MINUTE
@@ -22,12 +23,29 @@ from tests.durable_core.properties.senders import Senders
 from tests.durable_core.properties.setting import ABLE, ADDRESSES
 from tests.durable_core.properties.workers import Plan, Workers
 
-HELD = frozenset({"let go", "ask", "go on", "work", "fail", "release", "own", "start", "expire", "strand", "die", "withdraw"})
+HELD = frozenset(
+    {"let go", "ask", "go on", "work", "fail", "release", "own", "start", "expire", "move", "strand", "die", "withdraw"}
+)
 """What needs a run in somebody's hands."""
 KINDS = (
     *("claim", "claim", "claim", "admit", "admit", "admit", "new", "let go", "let go", "ask", "ask", "ask", "go on", "work"),
     *("work", "click", "click", "click", "click", "take", "judge", "judge", "send", "send", "keep sending", "advance", "advance"),
-    *("zombie", "fail", "release", "die", "withdraw", "cancel", "end", "redeliver", "own", "own", "call", "start", "expire"),
+    *(
+        "zombie",
+        "fail",
+        "release",
+        "die",
+        "withdraw",
+        "cancel",
+        "end",
+        "redeliver",
+        "own",
+        "own",
+        "call",
+        "start",
+        "expire",
+        "move",
+    ),
     *("strand", "unstrand", "purge", "forget", "crash"),
 )
 MANY = 6
@@ -38,8 +56,10 @@ _TABLES = (
     "SELECT submission_id, outcome FROM moor_admission",
     """SELECT run_id, status, phase, step_no, event_index, inbox_seq, owner, epoch, wake_at, charged, crashes, progressed,
         stranded_code, ended_at, purged_at FROM moor_run""",
-    "SELECT prompt_id, outcome FROM moor_prompt",
+    "SELECT prompt_id, outcome, expires_at, level FROM moor_prompt",
     "SELECT channel, address, run_id FROM moor_address",
+    "SELECT v.prompt_id, v.principal FROM moor_vote v",
+    "SELECT act, prompt_id, principal FROM moor_audit",
 )
 
 
@@ -83,7 +103,11 @@ class StoreMachine(Workers, Senders):
             later = 2 * MINUTE if flag and size == 1 else None
             self.admit(ADDRESSES[pick % 3], 5 * MINUTE if flag and size == 0 else None, later=later, keep=KEEPS[pick % 3])
         elif kind == "new":
-            self.begin(pick, MINUTE if flag and size else None, KEEPS[size % 3], empty=size == 0)
+            owner = WORKERS[pick % 2]
+            taker = ClaimRequest(owner=owner, lease_ms=LEASE, limit=1, abilities=able) if pick % 4 < 3 else None
+            run, claim = self.begin(pick, MINUTE if flag and size else None, KEEPS[size % 3], empty=size == 0, taker=taker)
+            if claim is not None:
+                self.took(run, claim, owner)
         elif kind == "advance":
             self.advance((1, 1_003, LEASE // 2 + 1, LEASE + 1, MINUTE, 6 * MINUTE)[pick % 6], reap=flag)
         elif kind == "crash":
@@ -98,16 +122,19 @@ class StoreMachine(Workers, Senders):
 
     def happen_to_held(self, kind: str, pick: int, size: int, *, flag: bool) -> None:
         if kind == "let go":
-            self.commit(pick, Plan(release=True, timer=(None, None, 0, MINUTE)[size], visible=size % 3, post=flag))
+            self.commit(pick, Plan(release=True, timer=(None, None, 0, MINUTE)[size], visible=size % 3, post=flag, two=size == 1))
         elif kind == "ask":
-            policy = AnswerPolicy.FUNCTION if size % 2 else AnswerPolicy.REQUESTER
-            self.commit(pick, Plan(release=flag, ask=policy))
+            policy = (AnswerPolicy.REQUESTER, AnswerPolicy.FUNCTION, AnswerPolicy.LISTED)[size % 3]
+            shared = 2 if pick % 5 == 0 else 1
+            self.commit(pick, Plan(release=flag, ask=policy, quorum=1 + (pick % 3 == 0), shared=shared))
         elif kind == "go on":
-            self.commit(pick, Plan(ends=flag, visible=size % 3, post=bool(size % 2)))
+            self.commit(pick, Plan(ends=flag, visible=size % 3, post=bool(size % 2), two=size > 1))
         elif kind == "release":
             self.release(pick, unused=flag)
         elif kind == "start":
             self.start(pick, later=flag)
+        elif kind == "move":
+            self.move(pick, ends=flag and size == 0)
         elif kind == "own":
             self.own(pick, ends=flag and size == 0)
         elif kind == "withdraw":
@@ -121,7 +148,9 @@ class StoreMachine(Workers, Senders):
 
     def happen_among_people(self, kind: str, pick: int, size: int, *, flag: bool) -> None:
         if kind == "click" and any(r.prompts for r in self.expected.runs):
-            self.click(pick, PRINCIPALS[not flag], (PromptOutcome.APPROVED, PromptOutcome.DENIED)[size % 2], tell=size > 1)
+            outcome = PromptOutcome.DENIED if size == 3 else PromptOutcome.APPROVED
+            by = PRINCIPALS[not flag]
+            self.click(pick, by, outcome, tell=size > 1, override=pick % 13 == 0, judge=pick % 7 == 0)
         elif kind == "take" or (kind == "judge" and not self.taken):
             self.take_answers(pick)
         elif kind == "judge":
@@ -163,11 +192,13 @@ class StoreMachine(Workers, Senders):
         expected, able = self.expected, ABLE[self.at]
         # together: a store answers what is asked in one turn of the loop in one go
         tables, due = await asyncio.gather(asyncio.gather(*(store.rows(sql, {}) for sql in _TABLES)), store.due("w1", able))
-        submissions, found, prompts, addresses = tables
+        submissions, found, prompts, addresses, votes, audit = tables
         assert {str(s): o for s, o in submissions} == expected.outcomes, "not exactly one outcome"
         self.compare_runs({str(row[0]): tuple(row[1:]) for row in found})
-        outcomes = {str(row[0]): row[1] for row in prompts}
-        assert outcomes == {p.prompt_id: p.outcome for r in expected.runs for p in r.prompts}
+        questions = [p for r in expected.runs for p in r.prompts]
+        assert set(prompts) == {(p.prompt_id, p.outcome, p.expires_at, p.level) for p in questions}, "a prompt is another one"
+        assert set(votes) == {(p.prompt_id, by) for p in questions for by in p.votes}, "a vote was lost or made up"
+        assert Counter(audit) == +expected.audit, "the audit tells of something else"
         assert {(c, a): r for c, a, r in addresses} == {place: r.run_id for place, r in expected.addresses.items()}
         assert due.run_at == expected.next_run(able), "what is due next is not looked for"
         assert due.lane_at == expected.next_lane(able.channels), "a lane that is due is not looked for"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from durable_core.errors import ContentGone, NotFound, SessionEnded
-from durable_core.model import AnswerPolicy, AnswerStatus, Outcome, PromptOutcome, RunKind, ToAddress, ToNew
+from durable_core.model import AnswerPolicy, AnswerStatus, Claim, ClaimRequest, Outcome, PromptOutcome, RunKind, ToAddress, ToNew
 from durable_core.testing.builders import (
     ALICE,
     BOB,
@@ -26,7 +26,7 @@ from durable_core.testing.builders import (
     post,
     to_address,
 )
-from tests.durable_core.properties.expected import ExpectedAnswer, ExpectedPrompt, ExpectedRun
+from tests.durable_core.properties.expected import ExpectedAnswer, ExpectedRun
 from tests.durable_core.properties.setting import ADDRESSES, HOOKS, WORKFLOWS, Setting
 
 TELL = (CHANNEL, "tell")
@@ -54,8 +54,10 @@ class People(Setting):
             self.came(run, admission.submission_id, receipt.seq)
         self.accepted.append((admission, receipt))
 
-    def begin(self, pick: int, later: int | None, keep: int | None, *, empty: bool) -> None:
-        """Start a run without an address: a workflow, or a session that may have no input yet."""
+    def begin(
+        self, pick: int, later: int | None, keep: int | None, *, empty: bool, taker: ClaimRequest | None = None
+    ) -> tuple[ExpectedRun, Claim | None]:
+        """Start a run without an address: a workflow, or a session that may have no input yet; a worker may take it at once."""
         now = self.expected.now
         kind = RunKind.SESSION if empty else RunKind.WORKFLOW
         name = "support" if empty else WORKFLOWS[pick % 2]
@@ -63,7 +65,13 @@ class People(Setting):
         admission = message(ToNew(new=new_run(kind=kind, name=name, keep_ms=keep, wake_at=wake_at)))
         if empty:
             admission = replace(admission, kind=None, body=b"")
-        receipt = self.do(self.real.admit(admission))
+        claim = None
+        if taker is None:
+            receipt = self.do(self.real.admit(admission))
+        else:
+            receipt, claim = self.do(self.real.begin(admission, taker))
+            able = taker.abilities.sessions if empty else name in taker.abilities.workflows
+            assert (claim is not None) is (able and not empty and later is None)
         assert receipt.created
         run = self.born(ExpectedRun(receipt.run_id, (CHANNEL, ADDRESSES[pick % 3]), None, keep, kind, name))
         if empty:
@@ -74,6 +82,7 @@ class People(Setting):
             self.came(run, admission.submission_id, receipt.seq)
             run.wake_at = max(now, wake_at or now)
         self.accepted.append((admission, receipt))
+        return run, claim
 
     def born(self, run: ExpectedRun) -> ExpectedRun:
         self.expected.runs.append(run)
@@ -117,11 +126,21 @@ class People(Setting):
             run.submissions.append(admission.submission_id)
             self.expected.outcomes[admission.submission_id] = Outcome.COMPLETED
 
-    def click(self, pick: int, by: str, outcome: PromptOutcome, *, tell: bool) -> None:
+    def click(
+        self, pick: int, by: str, outcome: PromptOutcome, *, tell: bool, override: bool = False, judge: bool = False
+    ) -> None:
         questions = [(r, p) for r in self.expected.runs for p in r.prompts]
         questions.sort(key=lambda q: q[1].outcome is not None)
         run, question = questions[pick % len(questions)]
-        given = answer(question.prompt_id, by=by, outcome=outcome, events=(event("settled"),))
+        given = answer(
+            question.prompt_id,
+            by=by,
+            outcome=outcome,
+            events=(event("settled"),),
+            counted=(event("counted"),),
+            judge=judge,
+            override=override,
+        )
         if tell:
             given = replace(given, tell=post(TELL[1]))
         if run.purged_at is not None:
@@ -130,32 +149,21 @@ class People(Setting):
             return
         receipt = self.do(self.real.answer(given))
         run.submissions.append(given.submission_id)
-        self.expected.outcomes[given.submission_id] = Outcome.COMPLETED
-        if question.outcome is not None:
-            assert receipt.status is AnswerStatus.ALREADY_SETTLED
+        waits = judge or (question.policy is AnswerPolicy.FUNCTION and not override)
+        status = self.expected.judge(run, question, by, outcome, override=override, waits=waits)
+        assert receipt.status is status, "an answer was judged otherwise"
+        if status is AnswerStatus.ALREADY_SETTLED:
             assert receipt.prompt is not None
             assert receipt.prompt.outcome is question.outcome
-        elif self.expected.refusal(run, question):
-            assert receipt.status is AnswerStatus.REFUSED, "settled too late"
-        elif question.policy is AnswerPolicy.FUNCTION:
-            assert receipt.status is AnswerStatus.PENDING
+        if status is AnswerStatus.PENDING:
             self.expected.outcomes[given.submission_id] = None
-            waiting = ExpectedAnswer(given.submission_id, run, question, outcome, self.expected.now)
+            waiting = ExpectedAnswer(given.submission_id, run, question, outcome, by, override, self.expected.now)
             self.expected.answers.append(waiting)
-        elif by == BOB:
-            assert receipt.status is AnswerStatus.REFUSED, "settled by somebody who may not"
-        else:
-            assert receipt.status is AnswerStatus.SETTLED
-            self.answered(run, question, given.submission_id, outcome)
-        if tell and receipt.status in {AnswerStatus.REFUSED, AnswerStatus.ALREADY_SETTLED}:
+            return
+        self.expected.take(run, question, status, by, outcome, override=override, submission_id=given.submission_id)
+        if tell and status in {AnswerStatus.REFUSED, AnswerStatus.ALREADY_SETTLED}:
             assert given.tell is not None
             self.expected.owe(run, TELL, given.tell.delivery_id)
-
-    def answered(self, run: ExpectedRun, question: ExpectedPrompt, submission_id: str, outcome: PromptOutcome) -> None:
-        self.expected.settle(run, question, outcome)
-        run.put(submission_id, self.expected.now)
-        run.visible += 1
-        self.expected.outcomes[submission_id] = Outcome.COMPLETED
 
     def end(self, pick: int) -> None:
         run = self.open_runs[pick % len(self.open_runs)]

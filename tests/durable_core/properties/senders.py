@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from durable_core.errors import LeaseLost
-from durable_core.model import INTERNAL, AnswerStatus, Buried, Lane, Outcome, Postponed, Sent, Verdict
+from durable_core.model import INTERNAL, AnswerStatus, Buried, Lane, Postponed, Sent, Verdict
 from durable_core.testing.acts import WORKERS
 from durable_core.testing.builders import CHANNEL, LEASE, MINUTE, event, post
 from tests.durable_core.properties.expected import ExpectedLane
@@ -56,7 +56,7 @@ class Senders(People):
 
     def check_items(self, lane: Lane, owed: ExpectedLane, limit: int) -> None:
         wanted = self.expected.sendable(owed, limit)
-        assert len(lane.items) == len(wanted)
+        assert len(lane.items) == len(wanted), "a lane holds something else"
         for item, expected in zip(lane.items, wanted, strict=True):
             here = (expected.edit_of, expected.delivery_id or item.delivery_id, expected.run.run_id)
             assert (item.edit_of, item.delivery_id, item.run_id) == here, "a lane is out of order"
@@ -121,7 +121,13 @@ class Senders(People):
         run, question = answer.run, answer.prompt
         if run.purged_at is not None:
             return
-        verdict = Verdict(interaction_id=one.interaction_id, epoch=one.epoch, allowed=allowed, events=(event("settled"),))
+        verdict = Verdict(
+            interaction_id=one.interaction_id,
+            epoch=one.epoch,
+            allowed=allowed,
+            events=(event("settled"),),
+            counted=(event("counted"),),
+        )
         if tell:
             verdict = replace(verdict, tell=post(TELL[1]))
         if answer.decided or (answer.epoch, answer.owner is None) != (one.epoch, False):
@@ -134,13 +140,11 @@ class Senders(People):
             return
         receipt = self.do(self.real.decide(verdict))
         answer.decided, answer.owner = True, None
-        if not allowed or (question.outcome is None and self.expected.refusal(run, question)):
-            assert receipt.status is AnswerStatus.REFUSED, "a judge was not heard"
-        elif question.outcome is not None:
-            assert receipt.status is AnswerStatus.ALREADY_SETTLED
-        else:
-            assert receipt.status is AnswerStatus.SETTLED
-            self.answered(run, question, one.interaction_id, answer.outcome)
-        self.expected.outcomes[one.interaction_id] = Outcome.COMPLETED
-        if tell and receipt.status is not AnswerStatus.SETTLED:
+        by, outcome, override = answer.by, answer.outcome, answer.override
+        status = AnswerStatus.REFUSED
+        if allowed:
+            status = self.expected.judge(run, question, by, outcome, override=override, waits=False)
+        assert receipt.status is status, "a judge was not heard"
+        self.expected.take(run, question, status, by, outcome, override=override, submission_id=one.interaction_id)
+        if tell and status in {AnswerStatus.REFUSED, AnswerStatus.ALREADY_SETTLED}:
             self.expected.owe(run, TELL, cast("str", verdict.tell and verdict.tell.delivery_id))

@@ -206,12 +206,58 @@ class Biased(SqliteStore):
         return await super().decide(replace(verdict, allowed=True))
 
 
+class Pushover(SqliteStore):
+    """Take everybody's click for an override."""
+
+    async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
+        return await super().answer(replace(answer, override=True))
+
+
+class Hurried(SqliteStore):
+    """Let one person's yes do where two are needed."""
+
+    async def commit(self, commit: StepCommit) -> Committed:
+        return await super().commit(replace(commit, prompts=tuple(replace(p, quorum=1) for p in commit.prompts)))
+
+
+class Rigid(SqliteStore):
+    """Never change the times of a prompt."""
+
+    async def commit(self, commit: StepCommit) -> Committed:
+        return await super().commit(replace(commit, updates=()))
+
+
+class Scattered(SqliteStore):
+    """Don't know that prompts share a card."""
+
+    async def commit(self, commit: StepCommit) -> Committed:
+        return await super().commit(replace(commit, prompts=tuple(replace(p, group=None) for p in commit.prompts)))
+
+
+class Discreet(SqliteStore):
+    """Keep refusals out of the audit."""
+
+    async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
+        receipt = await super().answer(answer)
+        await self._writer.run(lambda tx: tx.run("DELETE FROM moor_audit WHERE act = 'refused'"))
+        return receipt
+
+
+class Forger(SqliteStore):
+    """Change what the audit said."""
+
+    async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
+        receipt = await super().answer(answer)
+        await self._writer.run(lambda tx: tx.run("UPDATE moor_audit SET place = 'elsewhere' WHERE n = 1"))
+        return receipt
+
+
 BROKEN = (
     (Forgetful, "let go, admit", "a wake-up is wrong|a wake-up was lost"),
     (Hasty, "redeliver", "a redelivery was taken for new"),
     (Lenient, "release, zombie", "DID NOT RAISE"),
     (Careless, "die, claim", "charges disagree"),
-    (Gullible, "ask, click", "settled by somebody who may not|not exactly one outcome"),
+    (Gullible, "ask, click", "an answer was judged otherwise|the audit tells of something else"),
     (Jumpy, "let go, ask, send", "a lane is out of order"),
     (Grabby, "own", "DID NOT RAISE"),
     (Childless, "start", "not exactly one outcome"),
@@ -223,6 +269,12 @@ BROKEN = (
     (Meddler, "let go, send", "a lane was forgotten"),
     (Slack, "ask, click, take", "an answer that is due is not looked for"),
     (Biased, "ask, click, take, judge", "a judge was not heard"),
+    (Pushover, "ask, click", "an answer was judged otherwise|the audit tells of something else"),
+    (Hurried, "ask, click", "an answer was judged otherwise"),
+    (Rigid, "ask, move", "a prompt is another one|DID NOT RAISE"),
+    (Scattered, "ask, click, send", "a lane holds something else|a lane is out of order|a lane was forgotten"),
+    (Discreet, "ask, click", "the audit tells of something else"),
+    (Forger, "ask, click", "the chain of the audit is broken"),
 )
 
 

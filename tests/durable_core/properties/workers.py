@@ -5,7 +5,8 @@ What lives here: claiming, committing, giving back, dying. What does not: lanes 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -21,14 +22,16 @@ from durable_core.model import (
     OutboxDraft,
     Outcome,
     Phase,
+    PromptDraft,
     PromptOutcome,
     PromptSettlement,
+    PromptUpdate,
     RunKind,
     SubmissionOutcome,
     ToNew,
 )
 from durable_core.testing.acts import enrol, reply
-from durable_core.testing.builders import LEASE, MINUTE, body, event, message, ms, new_run, post, prompt, step_commit
+from durable_core.testing.builders import ALICE, BOB, LEASE, MINUTE, body, event, message, ms, new_run, post, prompt, step_commit
 from tests.durable_core.properties.expected import ExpectedPrompt, ExpectedRun
 from tests.durable_core.properties.setting import HOOKS, WORKFLOWS, Setting
 
@@ -46,6 +49,12 @@ class Plan:
     own: tuple[tuple[str, str], ...] = ()
     starts: tuple[Admission, ...] = ()
     settle: tuple[ExpectedPrompt, ...] = ()
+    move: tuple[ExpectedPrompt, ...] = ()
+    quorum: int = 1
+    shared: int = 1
+    """How many questions share the card."""
+    two: bool = False
+    """Finish two steps at once."""
 
 
 class Workers(Setting):
@@ -88,8 +97,9 @@ class Workers(Setting):
         run, claim = self.held(pick)
         now = self.expected.now
         known = [n for n in run.unconsumed if n <= run.seen]
-        question = prompt(expires_at=now + MINUTE, policy=plan.ask or AnswerPolicy.REQUESTER)
-        posts = self.posts(run, plan, question.prompt_id)
+        questions = self.questions(plan, now + MINUTE)
+        posts = self.posts(run, plan, questions[0].prompt_id)
+        updates = tuple(PromptUpdate(expires_at=now + MINUTE, remind_at=now, **self.moved(p)) for p in plan.move)
         timer_at = None if plan.timer is None else now + plan.timer
         phase = Phase.WAITING if plan.ask else Phase.IDLE if plan.release else Phase.RUNNING
         done = tuple(SubmissionOutcome(submission_id=run.inbox[n - 1], outcome=Outcome.COMPLETED) for n in known)
@@ -97,12 +107,14 @@ class Workers(Setting):
             step_commit(
                 claim,
                 step_n=run.step_no,
+                before="before" if plan.two else None,
                 seen=run.seen,
                 consumed=tuple(known),
                 outcomes=done,
                 events=(*(event() for _ in range(plan.visible)), event(visible=False)),
                 outbox=posts,
-                prompts=(question,) if plan.ask else (),
+                prompts=questions if plan.ask else (),
+                updates=updates,
                 settle=tuple(PromptSettlement(prompt_id=p.prompt_id, outcome=PromptOutcome.EXPIRED) for p in plan.settle),
                 addresses=plan.own,
                 starts=plan.starts,
@@ -118,7 +130,7 @@ class Workers(Setting):
             with pytest.raises(AddressTaken):
                 self.do(call)
             return
-        if any(p.outcome is not None for p in plan.settle):
+        if any(p.outcome is not None for p in (*plan.settle, *plan.move)):
             with pytest.raises(PromptTaken):
                 self.do(call)
             return
@@ -128,14 +140,30 @@ class Workers(Setting):
         for n in known:
             self.expected.outcomes[run.inbox[n - 1]] = self.expected.outcomes[run.inbox[n - 1]] or Outcome.COMPLETED
         run.visible += plan.visible
-        run.finish_step()
+        for _ in range(1 + plan.two):
+            run.finish_step()
         run.phase = phase
-        for p in plan.settle:
-            self.expected.settle(run, p, PromptOutcome.EXPIRED)
+        self.expected.settle(plan.settle, PromptOutcome.EXPIRED)
+        for p, update in zip(plan.move, updates, strict=True):
+            self.expected.audit["moved", p.prompt_id, None] += update.level is not None
+            p.expires_at, p.level = now + MINUTE, p.level if update.level is None else update.level
+            p.answerers = p.answerers if update.answerers is None else update.answerers
+        self.expected.edit(run, (*plan.settle, *plan.move))
         for draft in posts:
             self.expected.owe(run, (draft.channel, draft.address), draft.delivery_id)
-        if plan.ask:
-            run.prompts.append(ExpectedPrompt(question.prompt_id, plan.ask, now + MINUTE, posts[0].delivery_id, run.home))
+        for question in questions if plan.ask else ():
+            run.prompts.append(
+                ExpectedPrompt(
+                    question.prompt_id,
+                    question.policy,
+                    now + MINUTE,
+                    posts[0].delivery_id,
+                    run.home,
+                    question.requester,
+                    question.answerers,
+                    question.quorum,
+                )
+            )
         self.expected.addresses |= dict.fromkeys(plan.own, run)
         for start in plan.starts:
             self.started(run, start)
@@ -148,6 +176,21 @@ class Workers(Setting):
         card = post(run.home[1], prompt_id=prompt_id if plan.ask else None)
         inside = OutboxDraft(delivery_id=f"{card.delivery_id}i", channel=INTERNAL, address=run.run_id, body=body("signal"))
         return (card, inside) if run.kind is RunKind.WORKFLOW else (card,)
+
+    def questions(self, plan: Plan, expires_at: int) -> tuple[PromptDraft, ...]:
+        """Return the questions that a commit may ask; several share the card of the first one."""
+        policy = plan.ask or AnswerPolicy.REQUESTER
+        asked = [
+            prompt(expires_at=expires_at, policy=policy, quorum=plan.quorum, answerers=(ALICE, BOB), call_id=f"0.0.{n}")
+            for n in range(plan.shared)
+        ]
+        return tuple(replace(one, group=asked[0].prompt_id) for one in asked) if plan.shared > 1 else tuple(asked)
+
+    def moved(self, question: ExpectedPrompt) -> dict[str, Any]:
+        """Return what an update says besides the times: every other time that the question is handed to Bob."""
+        if self.expected.now % 2:
+            return {"prompt_id": question.prompt_id}
+        return {"prompt_id": question.prompt_id, "level": question.level + 1, "asked": "Bob", "answerers": (BOB,)}
 
     def started(self, parent: ExpectedRun, start: Admission) -> None:
         """Take down a child, unless its key is known."""
@@ -166,7 +209,7 @@ class Workers(Setting):
     def finished(self, run: ExpectedRun, plan: Plan, committed: Committed, fresh: list[int], timer_at: int | None) -> None:
         assert (committed.step_no, committed.signals.inbox_seq) == (run.step_no, len(run.inbox))
         if plan.ends:
-            self.expected.end(run)
+            self.expected.end(run, (*plan.settle, *plan.move))
             self.lost(run)
         elif plan.release:
             assert committed.commands == ()
@@ -193,6 +236,12 @@ class Workers(Setting):
         run, _ = self.held(pick)
         questions = sorted(run.prompts, key=lambda p: p.outcome is not None)
         self.commit(pick, Plan(settle=tuple(questions[:1])))
+
+    def move(self, pick: int, *, ends: bool) -> None:
+        """Give questions more time; now and then hand them to somebody else, or settle one of them as well."""
+        run, _ = self.held(pick)
+        questions = sorted(run.prompts, key=lambda p: p.outcome is not None)
+        self.commit(pick, Plan(move=tuple(questions[:2]), settle=tuple(questions[2:3]), ends=ends))
 
     def record(self, pick: int) -> None:
         run, claim = self.held(pick)

@@ -63,6 +63,15 @@ async def slow(run_id: str, gate: str) -> str:
     return _owner
 
 
+@step
+async def blocking(run_id: str) -> str:
+    """Say that it began, block the loop of the first worker until the parent sends a line, and return who ran it."""
+    say(began=run_id)
+    if _owner == "w1":
+        sys.stdin.readline()
+    return _owner
+
+
 @workflow
 async def five(ctx: WorkflowContext) -> list[str]:
     return [await ctx.step(effect, ctx.run_id, n) for n in range(STEPS)]
@@ -72,6 +81,19 @@ async def five(ctx: WorkflowContext) -> list[str]:
 async def long(ctx: WorkflowContext, gate: str) -> str:
     owner: str = await ctx.step(slow, ctx.run_id, gate)
     return owner
+
+
+@workflow
+async def blocks(ctx: WorkflowContext) -> str:
+    owner: str = await ctx.step(blocking, ctx.run_id)
+    return owner
+
+
+@workflow
+async def stuck(ctx: WorkflowContext) -> None:
+    """Block as `blocking` does, in the body itself."""
+    say(began=ctx.run_id)
+    sys.stdin.readline()
 
 
 @step
@@ -103,13 +125,13 @@ def effects_at(place: str) -> Effects:
 
 
 @asynccontextmanager
-async def engine_on(url: str, *, work: bool = False, concurrency: int = 8) -> AsyncIterator[Engine]:
+async def engine_on(url: str, *, work: bool = False, concurrency: int = 8, blocked_limit: float = 600.0) -> AsyncIterator[Engine]:
     """Run an engine on a database; by default one that only starts and reads."""
     store = store_of(url)
     await store.open()
-    options = WorkerOptions(lease=LEASE_SECONDS, concurrency=concurrency)
+    options = WorkerOptions(lease=LEASE_SECONDS, concurrency=concurrency, blocked_limit=blocked_limit)
     try:
-        async with Engine(store, workflows=(five, long, timed), options=options, work=work) as engine:
+        async with Engine(store, workflows=(five, long, timed, blocks, stuck), options=options, work=work) as engine:
             yield engine
     finally:
         await store.close()
@@ -160,22 +182,22 @@ def tell_losses(store: Store) -> None:
     store.commit, store.renew = told_commit, told_renew  # type: ignore[method-assign]
 
 
-async def _working(stack: AsyncExitStack, url: str) -> Engine:
+async def _working(stack: AsyncExitStack, url: str, blocked_limit: float) -> Engine:
     """Begin to work as soon as the database is there."""
     async with asyncio.timeout(OUTAGE_SECONDS):
         while True:
             try:
-                return await stack.enter_async_context(engine_on(url, work=True))
+                return await stack.enter_async_context(engine_on(url, work=True, blocked_limit=blocked_limit))
             except Unavailable:
                 await asyncio.sleep(0.1)
 
 
-async def main(url: str, place: str, owner: str, role: str = "worker") -> None:
+async def main(url: str, place: str, owner: str, role: str = "worker", blocked_limit: str = "600") -> None:
     """Work until killed; a `starter` also starts runs without end, and names each that was accepted."""
     global _owner, _effects
     _owner, _effects = owner, effects_at(place)
     async with AsyncExitStack() as stack:
-        engine = await _working(stack, url)
+        engine = await _working(stack, url, float(blocked_limit))
         tell_losses(engine.store)
         say(ready=owner)
         while role == "starter":

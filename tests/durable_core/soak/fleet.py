@@ -51,6 +51,12 @@ class Worker:
         """Send a signal."""
         os.kill(self.process.pid, number)
 
+    async def tell(self, text: str) -> None:
+        """Send it a line."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{text}\n".encode())
+        await self.process.stdin.drain()
+
     async def kill(self) -> None:
         """Kill -9, wait until it is gone, and read the rest, so that the pipe closes with the process."""
         if self.process.returncode is None:

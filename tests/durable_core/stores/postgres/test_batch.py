@@ -18,7 +18,8 @@ import pytest
 
 from durable_core import failpoints
 from durable_core.errors import Broken, CommitUnknown, LeaseLost, Redacted
-from durable_core.model import Claim, ClaimRequest, Committed, EventDraft, Phase, StepCommit, ToNew
+from durable_core.model import Claim, ClaimRequest, CommandKind, Committed, EventDraft, Phase, StepCommit, ToNew
+from durable_core.stores.postgres import batch
 from durable_core.stores.postgres.batch import AT_ONCE, LARGE, MOST
 from durable_core.stores.postgres.connect import dsn
 from durable_core.stores.postgres.store import PostgresStore
@@ -129,6 +130,34 @@ async def test_of_twenty_those_that_something_is_wrong_with_fall_out_and_the_oth
     assert len(sizes) == 2
 
 
+async def test_first_steps_consume_their_starts_in_one_batch(open_one: Open, migrated_url: str) -> None:
+    store, other = await open_one(), await open_one()
+    sizes = Sizes(store)
+    claims = await held(store, 9)
+    plain, cancelled = claims[1], claims[4]
+    await other.admit(replace(message(cancelled.run_id), kind=CommandKind.CANCEL))
+    commits = [replace(step(claim, events=n % 4), consumed=() if claim is plain else (1,)) for n, claim in enumerate(claims)]
+    done = await together(store, commits)
+    assert sizes == [[claim.run_id for claim in claims]]
+    for claim, found in zip(claims, done, strict=True):
+        assert isinstance(found, Committed), found
+        assert found.signals.cancel_pending is (claim is cancelled), "a cancel that nobody has consumed stays"
+        assert [command.seq for command in found.commands] == ([2] if claim is cancelled else [])
+        assert [c.seq for c in (await store.refresh(claim.run_id, claim.epoch)).commands] == (
+            [1] if claim is plain else found.signals.cancel_pending * [2]
+        )
+        await check_run(store, claim.run_id)
+    await other._database.write(lambda tx: tx.run("UPDATE moor_command SET taken_step = 0 WHERE run_id = $1", plain.run_id))
+    again = [step(claim, n=1) for claim in claims]
+    again[1], again[4] = replace(again[1], consumed=(1,)), replace(again[4], consumed=(2,))
+    later = await together(store, again)
+    assert isinstance(later[1], Broken), "what is not there to be consumed is this member's trouble alone"
+    assert [one.step_no for one in later if isinstance(one, Committed)] == [2] * 8
+    assert not (await store.refresh(cancelled.run_id, cancelled.epoch)).signals.cancel_pending
+    await check_run(store, cancelled.run_id)
+    await check_run(store, claims[7].run_id)
+
+
 async def test_a_batch_leaves_the_same_rows_as_so_many_statements(open_one: Open, migrated_url: str) -> None:
     store = await open_one()
     sizes = Sizes(store)
@@ -169,7 +198,8 @@ async def test_a_batch_leaves_the_same_rows_as_so_many_statements(open_one: Open
     await connection.close()
 
 
-async def test_no_run_is_twice_in_a_batch_and_none_is_too_big(open_one: Open) -> None:
+async def test_no_run_is_twice_in_a_batch_and_none_is_too_big(open_one: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "PATIENCE_SECONDS", LEASE)
     store = await open_one()
     sizes = Sizes(store)
     claims = await held(store, MOST + 6)

@@ -1,0 +1,151 @@
+"""The session API as an OpenAPI document: /openapi.json.
+
+What lives here: the document, made of the same tables that bodies are read by. What does not: the calls (api.py, prompts.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import orjson
+from aiohttp import web
+
+from bot.server import bodies
+from bot.server.bodies import Field
+from bot.session_api import ControlStatus, JsonObject, ResponseStatus
+from bot.settings import version
+
+_TEXT: Final[JsonObject] = {"type": "string"}
+_WHOLE: Final[JsonObject] = {"type": "integer"}
+_FLAG: Final[JsonObject] = {"type": "boolean"}
+_PART: Final[JsonObject] = {
+    "type": "object",
+    "properties": {"type": {"const": "text"}, "text": _TEXT},
+    "required": ["type", "text"],
+}
+_TYPES: Final[Mapping[str, JsonObject]] = {
+    "string": _TEXT,
+    "object": {"type": "object"},
+    "list": {"type": "array"},
+    "message": {"oneOf": [_TEXT, {"type": "array", "items": _PART}]},
+}
+
+
+class Call(NamedTuple):
+    """One call: what it takes and what a success answers."""
+
+    method: str
+    path: str
+    says: str
+    status: int
+    scope: str = "sessions"
+    body: Mapping[str, Field] | None = None
+    query: Mapping[str, JsonObject] | None = None
+    answer: JsonObject | None = None
+
+
+def _object(**properties: JsonObject) -> JsonObject:
+    return {"type": "object", "properties": properties}
+
+
+def _of(fields: Mapping[str, Field]) -> JsonObject:
+    """Describe a body as it is read: strictly."""
+    properties = {name: dict(_TYPES[field.kind]) for name, field in fields.items()}
+    if fields is bodies.RESPONSES:
+        properties["responses"]["items"] = _of(bodies.RESPONSE)
+    required = [name for name, field in fields.items() if field.required]
+    described: JsonObject = {"type": "object", "properties": properties, "additionalProperties": False}
+    return described | ({"required": required} if required else {})
+
+
+_RESULT: Final = _object(
+    request_id=_TEXT, submission_id=_TEXT, status={"type": "string", "enum": list(ResponseStatus)}, reason=_TEXT
+)
+_CONTROL: Final = _object(status={"type": "string", "enum": list(ControlStatus)})
+_LIST: Final[JsonObject] = {"type": "array", "items": {"type": "object"}}
+_PAGE: Final[Mapping[str, JsonObject]] = {"limit": _WHOLE}
+_SESSION: Final = "/v1/sessions/{session_id}"
+
+CALLS: Final = (
+    Call("post", "/v1/sessions", "Make a session, with or without a first message.", 202, body=bodies.CREATE),
+    Call("get", _SESSION, "A session as it stands, with its open requests.", 200),
+    Call("post", f"{_SESSION}/messages", "Write into a session.", 202, body=bodies.MESSAGE),
+    Call(
+        "post",
+        f"{_SESSION}/responses",
+        "Answer requests.",
+        202,
+        body=bodies.RESPONSES,
+        answer=_object(results={"type": "array", "items": _RESULT}),
+    ),
+    Call("post", f"{_SESSION}/cancel", "Stop the turn that runs.", 202, body=bodies.CANCEL, answer=_CONTROL),
+    Call("post", f"{_SESSION}/reset", "End a session for good.", 202, body=bodies.RESET, answer=_CONTROL),
+    Call("get", f"{_SESSION}/events", "Events as a stream.", 200, query={"start": _WHOLE, "follow": _FLAG}),
+    Call("get", "/v1/submissions/{submission_id}", "Where an input stands.", 200, query={"wait": {"type": "number"}}),
+    Call(
+        "get",
+        "/v1/prompts",
+        "Open requests that concern the caller; with the scope prompts:read all of them.",
+        200,
+        query={"session_id": _TEXT, "mine": _FLAG, "after": _TEXT, **_PAGE},
+        answer=_object(prompts=_LIST, next=_TEXT),
+    ),
+    Call(
+        "post",
+        "/v1/prompts/{prompt_id}/override",
+        "Decide a request in place of those who were asked.",
+        202,
+        scope="prompts:override",
+        body=bodies.OVERRIDE,
+        answer=_RESULT,
+    ),
+    Call(
+        "get",
+        "/v1/audit",
+        "Entries of the audit, by number.",
+        200,
+        scope="audit:read",
+        query={"session_id": _TEXT, "request_id": _TEXT, "after": _WHOLE, **_PAGE},
+        answer=_object(entries=_LIST, next=_WHOLE),
+    ),
+)
+
+
+def document() -> JsonObject:
+    """Return the document."""
+    paths: dict[str, JsonObject] = {}
+    for call in CALLS:
+        paths.setdefault(call.path, {})[call.method] = _operation(call)
+    error = _object(error=_object(code=_TEXT, message=_TEXT, retryable=_FLAG, error_id=_TEXT))
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Moorings session API", "version": version()},
+        "paths": paths,
+        "components": {"schemas": {"Error": error}, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    }
+
+
+def _operation(call: Call) -> JsonObject:
+    parts = [part[1:-1] for part in call.path.split("/") if part.startswith("{")]
+    parameters: list[Any] = [{"name": name, "in": "path", "required": True, "schema": _TEXT} for name in parts]
+    parameters += [{"name": name, "in": "query", "schema": schema} for name, schema in (call.query or {}).items()]
+    if call.method == "post":
+        parameters.append({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "maxLength": 255}})
+    answer = {"description": "Done.", "content": {"application/json": {"schema": call.answer or {"type": "object"}}}}
+    failed = {"description": "Refused.", "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
+    found: JsonObject = {
+        "summary": call.says,
+        "security": [{"token": [call.scope]}],
+        "parameters": parameters,
+        "responses": {str(call.status): answer, "default": failed},
+    }
+    if call.body is not None:
+        needed = any(field.required for field in call.body.values())
+        found["requestBody"] = {"required": needed, "content": {"application/json": {"schema": _of(call.body)}}}
+    return found
+
+
+async def serve(_request: web.Request) -> web.Response:
+    """GET /openapi.json; it says nothing that the documentation doesn't."""
+    return web.Response(body=orjson.dumps(document()), content_type="application/json")

@@ -1,0 +1,30 @@
+"""Votes: one person's yes to a prompt that several have to say yes to.
+
+What lives here: writing votes, and reading prompts together with theirs. What does not: who may vote, and what comes of it
+(`stores/judging.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from durable_core.model import PromptAnswer
+from durable_core.stores import rows
+from durable_core.stores.postgres.tx import Tx
+
+# Only of a prompt that needs more than one person there is something to look up.
+PROMPT: Final = f"""{rows.PROMPT},
+    CASE WHEN p.quorum > 1 THEN (
+        SELECT json_agg(json_build_array(v.principal, v.name, v.option_id, v.via, v.at))::text FROM moor_vote v
+        WHERE v.run_id = p.run_id AND v.prompt_id = p.prompt_id
+    ) END
+"""
+"""What `rows.prompt` reads, of the table `p`."""
+_PUT: Final = """
+    INSERT INTO moor_vote (run_id, prompt_id, principal, option_id, at, name, via) VALUES ($1, $2, $3, $4, $5, $6, $7)
+"""
+
+
+async def put(tx: Tx, run_id: str, answer: PromptAnswer, at: int) -> None:
+    """Keep an answer as its giver's vote."""
+    await tx.run(_PUT, run_id, answer.prompt_id, answer.principal, answer.option_id, at, answer.name, answer.via)
