@@ -272,7 +272,11 @@ BROKEN = (
     (Pushover, "ask, click", "an answer was judged otherwise|the audit tells of something else"),
     (Hurried, "ask, click", "an answer was judged otherwise"),
     (Rigid, "ask, move", "a prompt is another one|DID NOT RAISE"),
-    (Scattered, "ask, click, send", "a lane holds something else|a lane is out of order|a lane was forgotten"),
+    (
+        Scattered,
+        "ask, click, send",
+        "a lane holds something else|a lane is out of order|a lane was forgotten|a lane that is due is not looked for",
+    ),
     (Discreet, "ask, click", "the audit tells of something else"),
     (Forger, "ask, click", "the chain of the audit is broken"),
 )
