@@ -18,6 +18,7 @@ from bot.display import reveal
 from bot.session.edits import NotEdited, read_edit
 from bot.telling import NO_WORDS, UNKNOWN_OPTION
 from bot.tools import Tool
+from bot.turn.held import option_of
 from durable_core.model import PromptOutcome
 
 
@@ -68,13 +69,7 @@ def given(
 
 def option_named(body: Mapping[str, Any], text: str) -> str:
     """Return the option that a text names by its id, its label or its place; "" where it is words of their own."""
-    said = " ".join(text.split()).casefold()
-    named = {
-        str(option["id"])
-        for place, option in enumerate(body.get("options") or (), start=1)
-        if said in (str(option["id"]).casefold(), " ".join(str(option["label"]).split()).casefold(), str(place))
-    }
-    return named.pop() if len(named) == 1 else ""
+    return option_of([(str(option["id"]), str(option["label"])) for option in body.get("options") or ()], text) or ""
 
 
 def _editable(body: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:

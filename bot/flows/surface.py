@@ -15,14 +15,13 @@ from pydantic import JsonValue
 from bot.answerers import Group, describe_by, listed
 from bot.display import show
 from bot.flows.origin import Conversation, read_origin
+from bot.turn.questions import BUTTONS
 from durable_core import codec
 from durable_core.engine.surface import PROMPT_KIND, Alone, Asker, Put, expires_at
 from durable_core.ids import new_id
 from durable_core.model import INTERNAL, AnswerPolicy, OutboxDraft, PromptDraft, PromptOutcome
 from durable_core.operations import AskOptions
 
-BUTTONS: Final = 5
-"""More options than these are shown as a list to choose from."""
 SHOWN: Final = 1_000
 """Characters of progress that are told."""
 
