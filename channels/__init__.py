@@ -4,7 +4,20 @@ What lives here: the names an adapter's author imports. What does not: sessions,
 """
 
 from channels.cards import Button, Card, CardItem, CardOutcome, Form, FormField
-from channels.contract import Capabilities, Channel, Checked, Closable, Directory, Findable, Forms, Membership, Verified
+from channels.contract import (
+    Capabilities,
+    Channel,
+    Checked,
+    Closable,
+    Directory,
+    Findable,
+    Forms,
+    Identifies,
+    KnowsEmail,
+    Linkable,
+    Membership,
+    Verified,
+)
 from channels.errors import (
     BadAddress,
     ChannelError,
@@ -16,6 +29,7 @@ from channels.errors import (
 )
 from channels.events import Author, Click, Event, Ignored, Ingress, Message, Place, Standing
 from channels.http import WebhookRequest, WebhookResponse
+from channels.identity import IdentityProvider
 from channels.outbound import Delivery, MessageRef, Outbound
 
 __all__ = [
@@ -39,9 +53,13 @@ __all__ = [
     "Form",
     "FormField",
     "Forms",
+    "Identifies",
+    "IdentityProvider",
     "Ignored",
     "Ingress",
     "InvalidSignature",
+    "KnowsEmail",
+    "Linkable",
     "MalformedPayload",
     "Membership",
     "Message",

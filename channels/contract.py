@@ -16,6 +16,10 @@ C8   `find` returns the ref of what was sent, and None for what was not (channel
 C9   An `Outbound` of every kind is deliverable: text, card (open, partly settled, settled, of several questions, with many
      options, with forms), notice, long text. What the platform can't do degrades, nothing is dropped.
 C10  A private message is seen by its one reader only, or it is refused with `DeliveryFailed(..., permanent=True)`.
+C11  Claims of the platform's sign-in name the author that the platform's events name, or nobody (channels that identify).
+C12  The e-mail address of an author is one that the platform vouches for, or None: not told is no error (channels that know).
+C13  A link to an address leads to where it is shown, equal for equal addresses, with nothing secret in it, or is None
+     (channels that link).
 
 C4 needs C8 or an idempotency of the platform's own. A channel with neither is at-least-once and says so in its docs.
 """
@@ -23,12 +27,14 @@ C4 needs C8 or an idempotency of the platform's own. A channel with neither is a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
 from channels.cards import Form
 from channels.events import Author, Click, Ingress, Place
 from channels.http import WebhookRequest
+from channels.identity import IdentityProvider
 from channels.outbound import Delivery, MessageRef
 
 
@@ -61,7 +67,7 @@ class Verified:
 
 
 class Channel(ABC):
-    """How people on one platform reach the bot, and how it answers. See the module for promises C1 to C10."""
+    """How people on one platform reach the bot, and how it answers. See the module for promises C1 to C13."""
 
     name: ClassVar[str]
     capabilities: ClassVar[Capabilities]
@@ -129,6 +135,50 @@ class Membership(Protocol):
 
     async def includes(self, author: Author) -> bool:
         """Tell whether somebody is in it. Raises: ChannelError where it can't be told; that is no yes."""
+        ...
+
+
+@runtime_checkable
+class Identifies(Protocol):
+    """A channel whose platform has a sign-in of its own (OpenID Connect): it proves a person, not only a browser (C11)."""
+
+    def identity(self, address: str | None = None) -> IdentityProvider | None:
+        """Return the platform's sign-in, or None where it is not set up; no look at the network.
+
+        With an address, its `extra` leads to the workspace of that address.
+        """
+        ...
+
+    def author_of(self, claims: Mapping[str, object], tenancy: str | None = None) -> tuple[str, str] | None:
+        """Return tenancy and author id that proven claims name, as `Author` has them; None: they name nobody.
+
+        The caller has checked the token's origin, `iss`, `aud`, `nonce` and time. Where somebody belongs to several
+        tenancies, `tenancy` says which one is asked for; it changes nothing about who they are.
+        """
+        ...
+
+
+@runtime_checkable
+class KnowsEmail(Protocol):
+    """A channel whose platform may tell somebody's e-mail address: a look-up, so after admission (C12)."""
+
+    async def email_of(self, address: str, author: Author) -> str | None:
+        """Return the address that the platform vouches for, or None where it has or tells none.
+
+        Raises: RateLimited, DeliveryFailed (not permanent), BadAddress.
+        """
+        ...
+
+
+@runtime_checkable
+class Linkable(Protocol):
+    """A channel whose conversations have an address in the browser (C13)."""
+
+    async def link_to(self, address: str) -> str | None:
+        """Return an http(s) link to the conversation, or None where there is none; whoever may not read it sees nothing by it.
+
+        A failure is None as well: a page does without. Raises: BadAddress.
+        """
         ...
 
 

@@ -25,6 +25,7 @@ class ChannelCase:
     `shown` returns the texts that a reader sees at the address now, oldest first, cards with their questions, outcomes
     and button labels included, and what is shown to that reader alone at another place; it takes the id of a reader, `reader`
     or `stranger`.
+    `claims` is what the platform's sign-in says of the reader (None without one), `email` the address that it knows of them.
     `at_least_once` is for a platform with neither idempotency nor search: C4 then asks for deliverable repeats only.
     """
 
@@ -43,3 +44,5 @@ class ChannelCase:
     forged: Mapping[str, WebhookRequest] = field(default_factory=dict)
     at_least_once: bool = False
     form_body: bytes | None = None
+    claims: Mapping[str, object] | None = None
+    email: str | None = None

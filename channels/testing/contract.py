@@ -1,13 +1,14 @@
 """The tests of promises C1 to C10, one method each, for any adapter.
 
-What lives here: `ChannelContract`. What does not: the promises themselves (`channels.contract`), or any adapter's own tests.
+What lives here: `ChannelContract`. What does not: the promises themselves (`channels.contract`), those about people
+(`people.py`), or any adapter's own tests.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -20,6 +21,7 @@ from channels.http import WebhookRequest
 from channels.outbound import Delivery, MessageRef, Outbound
 from channels.testing.case import ChannelCase
 from channels.testing.hostile import hostile_bodies, hostile_requests
+from channels.testing.people import PeopleContract
 
 _OPEN_CARD = Card(
     "Refund 140 for ch_1?",
@@ -63,7 +65,7 @@ _CHANGED = Card(
 )
 
 
-class ChannelContract(ABC):
+class ChannelContract(PeopleContract):
     """Subclass in a test module as `Test…`, give `case`, and every promise is tested against your adapter.
 
     The methods are coroutines: run them with pytest-asyncio (`asyncio_mode = "auto"`) or an equal.

@@ -12,7 +12,7 @@ from typing import Any
 from channels.http import WebhookRequest
 
 # What a value is replaced by: every JSON type, half a character, invisible and separating ones, and too much of it.
-_STRANGE: tuple[object, ...] = (
+STRANGE: tuple[object, ...] = (
     None,
     True,
     -1,
@@ -64,7 +64,7 @@ def _mutated_json(good: bytes) -> Iterator[bytes]:
     except ValueError:
         return  # not a JSON platform; cuts and flips have to do
     for path in paths:
-        for strange in _STRANGE:
+        for strange in STRANGE:
             tree = json.loads(good)
             _parent(tree, path)[path[-1]] = strange
             yield json.dumps(tree).encode()
