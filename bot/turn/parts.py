@@ -58,6 +58,11 @@ def asked(prompt: NewPrompt) -> Pending:
         copies=copies_of(prompt),
         group=prompt.group,
         limit=prompt.limit,
+        connection=prompt.connection,
+        scopes=prompt.scopes,
+        signed_in=prompt.signed_in,
+        consent=prompt.consent,
+        earlier=prompt.earlier,
     )
 
 

@@ -12,7 +12,8 @@ from pydantic import JsonValue
 
 from bot.history import ResultItem
 from bot.turn.change import NewPrompt, Post
-from bot.turn.state import CardResult, Consent, Copy, Pending, Turn
+from bot.turn.copies import CardResult, Copy
+from bot.turn.state import Consent, Pending, Turn
 
 SHORT = 200
 """Characters of a result that are shown on its card."""
@@ -44,6 +45,8 @@ def card(copy: Copy, prompt_id: str) -> Post:
         body["private_to"] = copy.private_to
     if copy.plain:
         body["plain"] = True
+    if copy.status:
+        body["status"] = True
     return Post(body=body, delivery_id=copy.delivery_id, prompt_id=prompt_id, channel=copy.channel, address=copy.address)
 
 

@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 from pydantic import JsonValue
 
 from bot.turn.change import NewPrompt
-from bot.turn.state import Copy, Purpose, Turn
+from bot.turn.copies import Copy
+from bot.turn.state import Purpose, Turn
 from channels.cards import MAX_ITEMS
 from durable_core.model import AnswerPolicy
 
