@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic_core import to_json
 
+from bot.connections.accounts import AccountSource
 from bot.connections.hosts import Bound, host_problem
 from bot.environment import SecretText, hidden, revealed
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 Owner: TypeAlias = Literal["user", "app"]
 GrantType: TypeAlias = Literal["code", "device", "client_credentials"]
-TokenAuth: TypeAlias = Literal["basic", "post", "none"]
+ClientAuth: TypeAlias = Literal["client_secret_basic", "client_secret_post", "none"]
 
 APP: Final = "app:"
 """The owner of the app's own accounts, where people's are owned by their principal's id."""
@@ -45,24 +46,6 @@ _OURS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountLookup:
-    """How to read whose account it is: a request with the token, and where its JSON answer says what.
-
-    Each of ``subject``, ``name`` and ``email`` lists paths (keys joined by dots); the first that holds something counts. ``url``
-    is the connection's userinfo address if empty; with neither, the claims of the ID token are read. ``body`` makes it a POST of
-    JSON. ``verified`` is the path of the flag that says that the provider has verified the e-mail address.
-    """
-
-    url: str = ""
-    body: Mapping[str, Any] | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    subject: tuple[str, ...] = ("sub",)
-    name: tuple[str, ...] = ("name", "preferred_username", "email")
-    email: tuple[str, ...] = ("email",)
-    verified: str = "email_verified"
-
-
 @dataclass(frozen=True, slots=True)
 class OAuthConnection:
     """An account elsewhere that tools act with, by OAuth 2.
@@ -81,10 +64,8 @@ class OAuthConnection:
         hosts: Whom `ctx.http` may send the token to: host names, or https addresses whose path every request begins with. A
             relative path is one of the first.
         extra: Parameters of the authorize address beside the protocol's own.
-        scope_separator, scope_parameter: What scopes are joined by, and called, where a provider has its own way.
-        token_auth: How the client proves itself at the token address. None: as the provider says, else in the body.
-        token_json: The token address takes JSON in place of a form.
-        token_path: Keys under which the token's answer holds the token, where it isn't at the top.
+        scope_separator: What scopes are joined by, where a provider has its own way.
+        client_auth: How the app proves itself at the token address. None: as the provider advertises, else by Basic.
         account: How to read whose account it is; unset, by OpenID Connect.
         verifies_email: Whether the provider's word that an e-mail address is verified is to be believed.
         expose_token: `ctx.token(…)` gives the token itself to a tool. It is better not to.
@@ -111,11 +92,8 @@ class OAuthConnection:
     hosts: Sequence[str] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
     scope_separator: str = " "
-    scope_parameter: str = "scope"
-    token_auth: TokenAuth | None = None
-    token_json: bool = False
-    token_path: Sequence[str] = ()
-    account: AccountLookup | None = None
+    client_auth: ClientAuth | None = None
+    account: AccountSource | None = None
     verifies_email: bool = False
     expose_token: bool = False
     approval: Approval | When | None = None
@@ -124,7 +102,7 @@ class OAuthConnection:
 
     def __post_init__(self) -> None:
         """Keep what was listed from changing, and a secret given in clear from being shown."""
-        for name in ("scopes", "hosts", "token_path"):
+        for name in ("scopes", "hosts"):
             value: Any = getattr(self, name)
             object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
         object.__setattr__(self, "title", self.title or self.name)
@@ -226,8 +204,8 @@ class OAuthConnection:
             found.append("client_id= is missing")
         if self.client_id == "" and self.client_secret is not None:
             found.append("client_secret= is given without client_id=")
-        if self.token_auth == "basic" and self.client_secret is None:  # noqa: S105 - the name of a way
-            found.append("token_auth='basic' needs client_secret=")
+        if (self.client_auth or "none") != "none" and self.client_secret is None:
+            found.append(f"client_auth={self.client_auth!r} needs client_secret=")
         return found
 
     def _rest(self) -> list[str]:

@@ -81,7 +81,7 @@ class Connections:
         raise NotImplementedError
 
     async def check(self, needs: Sequence[Need], requester: Principal) -> Check:
-        """Say whether a call may begin as a person, or what has to happen first: for the first connection that lacks something."""
+        """Say whether a call may begin as a person, or what has to happen first, of the first need that lacks something."""
         raise NotImplementedError
 
     def lend(self, needs: Sequence[Need], requester: Principal) -> Lent:
