@@ -123,6 +123,9 @@ from durable_core.model import (
     Step,
     StepCommit,
     Submission,
+    VaultEntry,
+    VaultListing,
+    VaultWrite,
     Verdict,
 )
 
@@ -273,6 +276,27 @@ class Store(Protocol):
 
     async def release_key(self, request: KeyRequest) -> None:
         """Let a key be claimed anew, if the claim that the request names stands and isn't done. Raises `LeaseLost`."""
+
+    # ── the vault ──
+    async def vault(self, name: str) -> VaultEntry | None:
+        """One entry, opened; None where there is none or it has expired. Raises `CannotOpen`, `KeyMissing`."""
+
+    async def vault_write(self, writes: Sequence[VaultWrite]) -> tuple[int, ...] | None:
+        """Write entries of different names, all or none: their new versions, 0 for a deletion; None when nothing is written."""
+
+    async def vault_hold(self, name: str, holder: str, *, ms: int) -> VaultEntry | None:
+        """Take the lease where it is free, over, or the caller's; the entry says who has it now, None that there is no entry."""
+
+    async def vault_release(self, name: str, holder: str) -> None:
+        """Give a lease back; nothing where it is another's."""
+
+    async def vault_due(self, kind: str, *, limit: int) -> list[VaultEntry]:
+        """Entries whose time has come, the longest due first; none that is held, and none that doesn't open."""
+
+    async def vault_list(
+        self, *, kind: str | None = None, owner: str | None = None, after: str = "", limit: int
+    ) -> list[VaultListing]:
+        """Entries by name, above `after`; nothing is opened."""
 
     # ── keeping ──
     async def purge(self, *, limit: int) -> list[str]:

@@ -34,6 +34,7 @@ from durable_core.model.statuses import (
     RunKind,
     RunStatus,
 )
+from durable_core.model.vault import VaultEntry, VaultListing, VaultWrite
 from durable_core.model.workers import SESSIONS, Abilities, ClaimRequest, DueWork, Holdings, Incarnation
 from durable_core.versions import CURRENT_SPEC, MIN_READABLE_SPEC
 
@@ -97,6 +98,9 @@ __all__ = [
     "ToAddress",
     "ToNew",
     "ToRun",
+    "VaultEntry",
+    "VaultListing",
+    "VaultWrite",
     "Verdict",
     "Vote",
 ]

@@ -92,6 +92,9 @@ class PromptAnswer:
     """A worker evaluates it even where the policy is data: it changes what would run."""
     override: bool = False
     """Given by a right of its own, whatever the policy and the quorum say; the note holds the reason."""
+    aside: bool = False
+    """Asks for something beside the answer, such as a link, which `tell` brings; settles nothing and counts nothing. Refused like
+    an answer where its giver may not answer or the prompt is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +152,8 @@ class AuditEntry:
     n: int
     at: int
     act: str
-    """`settled`, `counted`, `refused`, `overridden`, `moved` (handed to others)."""
+    """`settled`, `counted`, `refused`, `overridden`, `moved` (handed to others), `aside` (somebody who may answer asked for
+    something beside it)."""
     run_id: str
     prompt_id: str
     kind: str

@@ -74,6 +74,8 @@ class AnswerStatus(StrEnum):
     PENDING = "pending"
     COUNTED = "counted"
     """It counts, and more people have to say the same before the prompt is settled."""
+    ASIDE = "aside"
+    """Whoever may answer asked for something beside the answer; the prompt is as it was."""
 
 
 class AnswerPolicy(StrEnum):

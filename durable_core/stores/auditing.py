@@ -22,12 +22,14 @@ COUNTED: Final = "counted"
 REFUSED: Final = "refused"
 OVERRIDDEN: Final = "overridden"
 MOVED: Final = "moved"
+ASIDE: Final = "aside"
 SYSTEM: Final = "system"
 
 _ACTS: Final[Mapping[AnswerStatus, str]] = {
     AnswerStatus.SETTLED: SETTLED,
     AnswerStatus.COUNTED: COUNTED,
     AnswerStatus.REFUSED: REFUSED,
+    AnswerStatus.ASIDE: ASIDE,
 }
 
 

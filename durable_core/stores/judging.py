@@ -17,9 +17,9 @@ ALREADY_VOTED: Final = "already_voted"
 MOVED: Final = "moved"
 CHANGING: Final = frozenset({AnswerStatus.SETTLED, AnswerStatus.COUNTED})
 """The prompt is another one afterwards, and its cards show it."""
-VAIN: Final = frozenset({AnswerStatus.REFUSED, AnswerStatus.ALREADY_SETTLED})
+IDLE: Final = frozenset({AnswerStatus.REFUSED, AnswerStatus.ALREADY_SETTLED, AnswerStatus.ASIDE})
 """Whoever answered so changed nothing."""
-TOLD: Final = VAIN | {AnswerStatus.COUNTED}
+TOLD: Final = IDLE | {AnswerStatus.COUNTED}
 """Whoever answered so is owed a word."""
 _YES: Final = frozenset({PromptOutcome.APPROVED, PromptOutcome.ANSWERED})
 
@@ -78,7 +78,7 @@ def by_worker(asked: Asked, answer: PromptAnswer, verdict: Verdict) -> Judged:
 
 def leaves_vote(prompt: Prompt, answer: PromptAnswer) -> bool:
     """Tell whether an answer that counts or settles is kept as a vote: of a prompt for one person, `settled_by` says it all."""
-    return prompt.quorum > 1 and answer.outcome in _YES and not answer.override
+    return prompt.quorum > 1 and answer.outcome in _YES and not answer.override and not answer.aside
 
 
 def voted(prompt: Prompt, answer: PromptAnswer, at: int) -> Prompt:
@@ -127,6 +127,8 @@ def _by_state(asked: Asked, answer: PromptAnswer) -> Judged | None:
         return None
     if not _is_named(asked.prompt, answer.principal):
         return Judged(AnswerStatus.REFUSED, NOT_YOURS)
+    if answer.aside:
+        return None
     # who has approved may still deny: a yes that was a mistake must not stand until others have joined it
     if answer.outcome in _YES and any(vote.principal == answer.principal for vote in asked.prompt.votes):
         return Judged(AnswerStatus.REFUSED, ALREADY_VOTED)
@@ -145,6 +147,8 @@ def _is_named(prompt: Prompt, principal: str) -> bool:
 
 def _weighed(prompt: Prompt, answer: PromptAnswer) -> Judged:
     """Judge an answer of somebody who may: whether more have to say the same."""
+    if answer.aside:
+        return Judged(AnswerStatus.ASIDE)
     more = leaves_vote(prompt, answer) and len(prompt.votes) + 1 < prompt.quorum
     return Judged(AnswerStatus.COUNTED) if more else _SETTLED
 

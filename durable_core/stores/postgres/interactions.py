@@ -114,7 +114,7 @@ async def decide(tx: Tx, verdict: Verdict) -> AnswerReceipt:
     seq, prompt = await prompts.carry_out(tx, asked, answer, judged, settled=verdict.events, counted=verdict.counted)
     if seq:
         await tx.run("UPDATE moor_admission SET seq = $1 WHERE submission_id = $2", seq, verdict.interaction_id)
-    if judged.status in judging.VAIN:
+    if judged.status in judging.IDLE:
         await events.append(tx, run_id, (history.of_answer(answer, judged.status),))
     await tx.run(_DECIDE, run_id, verdict.interaction_id, judged.status.value, judged.reason)
     outcome = SubmissionOutcome(

@@ -46,6 +46,9 @@ from durable_core.model import (
     Step,
     StepCommit,
     Submission,
+    VaultEntry,
+    VaultListing,
+    VaultWrite,
     Verdict,
 )
 from durable_core.schema import known
@@ -63,6 +66,7 @@ from durable_core.stores.postgres import (
     reads,
     retention,
     runs,
+    vaults,
     workers,
 )
 from durable_core.stores.postgres.alive import BEAT_SECONDS, GRACE_SECONDS, Heartbeats, Locks
@@ -284,6 +288,28 @@ class PostgresStore(Store):
 
     async def release_key(self, request: KeyRequest) -> None:
         await self._database.write(lambda tx: keyclaims.release(tx, request))
+
+    # ── the vault ──
+
+    async def vault(self, name: str) -> VaultEntry | None:
+        return await self._database.read(lambda tx: vaults.entry(tx, name))
+
+    async def vault_write(self, writes: Sequence[VaultWrite]) -> tuple[int, ...] | None:
+        return await self._database.write(lambda tx: vaults.write(tx, writes))
+
+    async def vault_hold(self, name: str, holder: str, *, ms: int) -> VaultEntry | None:
+        return await self._database.write(lambda tx: vaults.hold(tx, name, holder, ms=ms))
+
+    async def vault_release(self, name: str, holder: str) -> None:
+        await self._database.write(lambda tx: vaults.release(tx, name, holder))
+
+    async def vault_due(self, kind: str, *, limit: int) -> list[VaultEntry]:
+        return await self._database.read(lambda tx: vaults.due(tx, kind, limit=limit))
+
+    async def vault_list(
+        self, *, kind: str | None = None, owner: str | None = None, after: str = "", limit: int
+    ) -> list[VaultListing]:
+        return await self._database.read(lambda tx: vaults.listing(tx, kind=kind, owner=owner, after=after, limit=limit))
 
     # ── keeping ──
 

@@ -94,7 +94,7 @@ def decide(tx: Tx, verdict: Verdict) -> AnswerReceipt:
     seq, prompt = prompts.carry_out(tx, asked, answer, judged, settled=verdict.events, counted=verdict.counted)
     if seq:
         tx.run("UPDATE moor_admission SET seq = ? WHERE submission_id = ?", (seq, verdict.interaction_id))
-    if judged.status in judging.VAIN:
+    if judged.status in judging.IDLE:
         events.append(tx, run_id, (history.of_answer(answer, judged.status),))
     tx.run(
         "UPDATE moor_interaction SET status = ?, reason = ?, owner = NULL WHERE run_id = ? AND interaction_id = ?",
