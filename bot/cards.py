@@ -78,6 +78,15 @@ def card(prompts: Sequence[Prompt], *, results: Mapping[str, str] | None = None)
     )
 
 
+def status_card(prompt: Prompt) -> Card:
+    """Draw what everybody may see of a request that was put to one person: who is waited for, then how it ended."""
+    body = prompt_body(prompt)
+    if prompt.outcome is not None:
+        words = settled_words(prompt, body)
+        return Card(words, outcome=CardOutcome(_KINDS[prompt.outcome], words, at=prompt.settled_at or 0))
+    return Card(f"Paused: waiting for {body['waiting_for']} to connect {body['title']}.")
+
+
 def form_of(prompt: Prompt, form: str) -> Form | None:
     """Return the form that a button of an open prompt opens, or None."""
     value = form_value(prompt.prompt_id, form)
@@ -272,6 +281,8 @@ def settled_words(prompt: Prompt, body: Mapping[str, Any]) -> str:
     who = prompt.settled_name or prompt.settled_by or "somebody"
     override = " by override" if note.get("reason") else ""
     rerun = prompt.kind == "rerun"
+    if prompt.kind == "sign-in":
+        return _signed_in(prompt, body)
     match prompt.outcome:
         case PromptOutcome.APPROVED if rerun:
             return f"{who} chose to run it again{override}"
@@ -292,6 +303,22 @@ def settled_words(prompt: Prompt, body: Mapping[str, Any]) -> str:
             return f"No longer needed: {body['requester']['name']} wrote on."
         case _:
             return _answered(prompt, body, who)
+
+
+def _signed_in(prompt: Prompt, body: Mapping[str, Any]) -> str:
+    """Say how a sign-in ended; which account it was is for nobody but the person."""
+    who, title = body["requester"]["name"], body["title"]
+    match prompt.outcome:
+        case PromptOutcome.APPROVED:
+            return f"{who} connected {title}."
+        case PromptOutcome.DENIED:
+            return f"{who} did not connect {title}."
+        case PromptOutcome.EXPIRED:
+            return f"Nobody connected {title} in time."
+        case PromptOutcome.IGNORED:
+            return f"{title} was not connected: {who} wrote on."
+        case _:
+            return f"{title} was not connected: it is not needed any more."
 
 
 def _answered(prompt: Prompt, body: Mapping[str, Any], who: str) -> str:

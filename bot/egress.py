@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from bot import formats
-from bot.cards import card, readable
+from bot.cards import card, readable, status_card
 from bot.formats import Kind
 from bot.leftovers import Leftovers
 from bot.principal import author_id
@@ -141,7 +141,10 @@ class Egress:
         body = formats.read(Kind.OUTBOX, item.body, run_id=item.run_id)
         match body.get("kind"):
             case "card" if item.prompt_id is not None:
-                drawn = card(await self._prompts(item.prompt_id), results=_results(item.prompt_id, body))
+                asked = await self._prompts(item.prompt_id)
+                drawn = (
+                    status_card(asked[0]) if body.get("status") is True else card(asked, results=_results(item.prompt_id, body))
+                )
                 if body.get("plain"):  # where a card can't be shown
                     return Outbound(card_text(drawn), private_to=_reader(body))
                 return Outbound("", drawn, private_to=_reader(body))

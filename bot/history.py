@@ -106,7 +106,10 @@ class AssistantItem:
 
 @dataclass(frozen=True, slots=True)
 class ResultItem:
-    """How one call ended. ``content`` is the tool's JSON result, or text that says why there is none."""
+    """How one call ended. ``content`` is the tool's JSON result, or text that says why there is none.
+
+    ``private_to`` is the principal whose own account it was fetched with: nobody else reads it, unless it was posted.
+    """
 
     call_id: str
     tool: str
@@ -115,6 +118,7 @@ class ResultItem:
     content: JsonValue
     origin: str
     trust: Trust = Trust.TOOL
+    private_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

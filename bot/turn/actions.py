@@ -11,7 +11,8 @@ from typing import Final, TypeAlias
 from pydantic import JsonValue
 
 from bot.history import ResultStatus
-from bot.turn.state import Cancel, Copy, FromChild, Message, Pending, Response, Undelivered
+from bot.turn.copies import Copy
+from bot.turn.state import Cancel, FromChild, Message, Pending, Response, Undelivered
 from durable_core.model import PromptOutcome
 
 FRAMEWORK: Final = "framework"
@@ -92,6 +93,8 @@ class Resolve:
     raised: Raised | None = None
     ended: tuple[FromChild, ...] = ()
     """The ends of runs, which closed calls."""
+    undelivered: tuple[Undelivered, ...] = ()
+    """The cards that could not be delivered, which closed calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,8 @@ from pydantic import JsonValue
 
 from bot.history import Call, Item, ResultItem
 from bot.model import ModelReply
-from bot.turn.state import Copy, Pending, Purpose, Stage, State
+from bot.turn.copies import Copy
+from bot.turn.state import Consent, Earlier, Pending, Purpose, Stage, State
 from durable_core.model import Admission, AnswerPolicy, Outcome, Phase, PromptOutcome, PromptUpdate
 
 
@@ -72,6 +73,15 @@ class NewPrompt:
     """Nobody but who asked may answer, even where a worker decides so."""
     means: Mapping[str, str] = field(default_factory=dict)
     """What the arguments came to, as they were shown, each as a digest."""
+    connection: str = ""
+    """The connection whose account it asks for."""
+    scopes: tuple[str, ...] = ()
+    signed_in: tuple[str, ...] = ()
+    """The connections that were asked for on behalf of the call, this one among them."""
+    consent: Consent | None = None
+    """The yes that the call has already; `binding` and `means` are of that."""
+    earlier: Earlier | None = None
+    """The prompt that this yes was given to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from pydantic import JsonValue, TypeAdapter
 
 from bot.history import Call
 from bot.principal import Principal
+from bot.turn.copies import CardResult, Copy
 from channels.events import Place
 from durable_core import codec
 from durable_core.model import PromptOutcome
@@ -49,6 +50,8 @@ class Purpose(StrEnum):
     LIMIT = "session-limit"
     SLEEP = "sleep"
     WORKFLOW = "workflow"
+    SIGN_IN = "sign-in"
+    """May it use an account that is not connected yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,20 +69,6 @@ class Consent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
-    """One posted card of a prompt."""
-
-    delivery_id: str
-    channel: str | None = None
-    """Where it was put; None for the turn's own place."""
-    address: str | None = None
-    private_to: str | None = None
-    """The principal who alone sees it."""
-    plain: bool = False
-    """It was put as plain text."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildRequest:
     """What a run that works for a call asks people, as far as typed answers need it."""
 
@@ -90,6 +79,16 @@ class ChildRequest:
     """(id, label), in the order they are shown in."""
     speakers: tuple[str, ...] = ()
     """Principals whose own words answer it, where they may."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """The prompt that let a call run which then had to sign in: its cards still tell what comes of the call."""
+
+    purpose: Purpose
+    prompt_id: str
+    copies: tuple[Copy, ...] = ()
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +129,14 @@ class Pending:
     """When it is waited for no longer, once it was told to stop."""
     stopped_for: int = 0
     """The message that it was told to stop for."""
+    connection: str = ""
+    """The connection whose account it waits for; others of the turn may wait for the same `prompt_id`."""
+    scopes: tuple[str, ...] = ()
+    """What that prompt asks the account for."""
+    signed_in: tuple[str, ...] = ()
+    """The connections that were asked for on behalf of this call: once each, so that there is no loop."""
+    earlier: Earlier | None = None
+    """What let it run before it had to sign in; `consent`, `binding` and `means` are of that."""
 
     @property
     def stopping(self) -> bool:
@@ -145,16 +152,6 @@ class Pending:
     def card_of(self) -> str:
         """The prompt that the posted cards are filed under."""
         return self.group or self.prompt_id
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardResult:
-    """What came of one of several calls that share a card."""
-
-    group: str
-    prompt_id: str
-    status: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,10 @@ from bot.display import quoted, within
 from bot.turn import posts
 from bot.turn.actions import Answer, Escalate, Remind, Reroute, Tell
 from bot.turn.change import Change, Draft, Ended, NewPrompt, Post
+from bot.turn.copies import Copy
 from bot.turn.parts import asked, message_received, requests, turn_waiting
 from bot.turn.routes import Mint
-from bot.turn.state import Copy, Pending, State, Turn
+from bot.turn.state import Pending, State, Turn
 from bot.turn.view import Level, OpenPrompt
 from durable_core.model import Outcome, PromptUpdate
 
