@@ -164,6 +164,8 @@ def _with_console(
 
         if runtime.console is not None:
             install_console(web_app, runtime.console, key=key, public_port=bound)
+        if runtime.platform is not None:
+            runtime.platform.page_url = f"{_address(host, bound)}/console/"
 
     def ready() -> None:
         _say(f"Moorings console: {address}")
