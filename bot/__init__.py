@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from bot.answerers import group
     from bot.app import Bot
     from bot.approvals import Approval, ApprovalRecord, ToolCall, always, over
+    from bot.connections.connection import OAuthConnection
+    from bot.connections.errors import Unauthorized
     from bot.context import ToolContext
+    from bot.environment import env
     from bot.errors import BotError, ModelFailed
     from bot.masks import Secret
     from bot.model import Model, ModelReply, ModelRequest, RequestedCall
@@ -39,6 +42,7 @@ __all__ = [
     "ModelFailed",
     "ModelReply",
     "ModelRequest",
+    "OAuthConnection",
     "Principal",
     "RequestedCall",
     "ScriptedModel",
@@ -46,10 +50,12 @@ __all__ = [
     "Tool",
     "ToolCall",
     "ToolContext",
+    "Unauthorized",
     "address",
     "always",
     "auto",
     "deny",
+    "env",
     "escalate",
     "group",
     "never",
@@ -64,7 +70,10 @@ _HOMES = {
     "answerers": ("group",),
     "app": ("Bot",),
     "approvals": ("Approval", "ApprovalRecord", "ToolCall", "always", "over"),
+    "connections.connection": ("OAuthConnection",),
+    "connections.errors": ("Unauthorized",),
     "context": ("ToolContext",),
+    "environment": ("env",),
     "errors": ("BotError", "ModelFailed"),
     "masks": ("Secret",),
     "model": ("Model", "ModelReply", "ModelRequest", "RequestedCall"),

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
 from bot.approvals import ApprovalRecord
 from bot.principal import Principal
 from durable_core.claiming import Claimer, KeyClaim, StoreCall
+
+if TYPE_CHECKING:
+    from bot.connections.client import ConnectionClient
+    from bot.connections.connection import Need, OAuthConnection
+    from bot.connections.lent import Lent
 
 Deps = TypeVar("Deps", default=Any)
 
@@ -40,6 +45,8 @@ class ToolContext(Generic[Deps]):
     approval: ApprovalRecord | None = None
     on_progress: Callable[[str], Awaitable[None]] = field(default=_unheard, repr=False)
     claimer: Claimer | None = field(default=None, repr=False, compare=False)
+    lent: Lent | None = field(default=None, repr=False, compare=False)
+    """The accounts that this call may act with."""
 
     @property
     def idempotency_key(self) -> str:
@@ -59,6 +66,29 @@ class ToolContext(Generic[Deps]):
         if self.claimer is None:
             raise RuntimeError("this context belongs to no running bot, and so has no store to claim in; see bot.testing")
         return self.claimer.claim(key)
+
+    def http(self, connection: OAuthConnection | Need) -> ConnectionClient:
+        """Return a client that acts with the account of a connection that the tool declares; it alone sees the token.
+
+        Raises:
+            NotDeclared: The tool doesn't declare it in ``connections=``.
+        """
+        return self._lent().http(connection)
+
+    def token(self, connection: OAuthConnection | Need) -> StoreCall[str]:
+        """Give the token itself, of a connection with ``expose_token``: ``await`` it, or ``.wait()`` in a plain function.
+
+        Raises:
+            NotDeclared: The tool doesn't declare it in ``connections=``.
+            TokenNotExposed: The connection keeps its token.
+            Unauthorized, AccountUnreachable: There is none to be had. Raised by the call that is returned.
+        """
+        return self._lent().token(connection)
+
+    def _lent(self) -> Lent:
+        if self.lent is None:
+            raise RuntimeError("this context belongs to no running bot, and so has no accounts to act with; see bot.testing")
+        return self.lent
 
     async def progress(self, text: str) -> None:
         """Tell readers of the stream how far the call is; best effort, never part of the result."""

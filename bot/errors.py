@@ -11,6 +11,8 @@ BotError
 ├── BadApp         the bot can't start as it was put together; every problem at once
 ├── Problem        a call of the session API is refused, with what to tell the caller
 ├── BadSettings    the environment is not usable; every problem at once
+├── VariableMissing  a variable of the environment that an author's code names isn't set
+├── Unauthorized … with what else accounts elsewhere can meet: see bot/connections/errors.py
 └── NotReady       a command can't do its work here; one sentence says why
 """
 
@@ -110,6 +112,14 @@ class BadSettings(BotError):
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+class VariableMissing(BotError):
+    """A variable of the environment that an author's code names isn't set."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the environment variable {name} is not set")
+        self.name = name
 
 
 class NotReady(BotError):

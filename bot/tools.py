@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -21,6 +21,7 @@ from pydantic_core import from_json, to_json
 from bot import masks
 from bot.approvals import Approval, ToolCall
 from bot.bindings import binding
+from bot.connections.connection import Need, OAuthConnection, needs_of
 from bot.context import ToolContext
 from bot.display import show
 from bot.edge import Threads, contained, wording
@@ -91,6 +92,8 @@ class Tool:
     """Of a tool whose calls start a run of their own, what they start."""
     secret: tuple[str, ...] = ()
     """The parameters that hold something people don't get to see."""
+    connections: tuple[Need, ...] = ()
+    """The accounts that its body acts with: who asked signs in before it runs."""
 
     @property
     def spec(self) -> ToolSpec:
@@ -214,6 +217,7 @@ def tool(
     idempotent: bool = ...,
     on_interrupt: Literal["rerun", "ask", "report"] | None = ...,
     untrusted: Literal["allow"] | None = ...,
+    connections: Sequence[OAuthConnection | Need] = ...,
     name: str | None = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
@@ -227,6 +231,7 @@ def tool(
     idempotent: bool = False,
     on_interrupt: Literal["rerun", "ask", "report"] | None = None,
     untrusted: Literal["allow"] | None = None,
+    connections: Sequence[OAuthConnection | Need] = (),
     name: str | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Declare a function whose first parameter is a ``ToolContext`` as a tool; schema and description are read from it.
@@ -240,6 +245,7 @@ def tool(
         on_interrupt: What to do with a call that was interrupted: run again, ask a person, or report it as unknown.
             Unset, reads and idempotent writes run again and other writes ask.
         untrusted: ``allow`` lets a write run unasked after untrusted content was read.
+        connections: The accounts that it acts with, each a connection or ``connection.scoped("…")``; ``ctx.http`` takes them.
         name: What models and records call it; the function's name if unset. Keep it when you rename the function.
 
     Raises:
@@ -267,12 +273,26 @@ def tool(
             on_interrupt=Interrupt(on_interrupt or ("rerun" if rerun else "ask")),
             asks_after_untrusted=effect == "write" and untrusted != "allow",
             secret=read.secret,
+            connections=_needs(own_name, connections),
         )
         if gate and (problems := gate.problems(made.parameters, masked=made.secret)):
             raise BadTool(own_name, "; ".join(problems))
         return made
 
     return declare if function is None else declare(function)
+
+
+def _needs(tool_name: str, given: Sequence[OAuthConnection | Need]) -> tuple[Need, ...]:
+    """Check what a tool says it acts with. Raises: BadTool."""
+    entries: tuple[object, ...] = (given,) if isinstance(given, OAuthConnection | Need) else tuple(given)
+    for entry in entries:
+        if not isinstance(entry, OAuthConnection | Need):
+            raise BadTool(tool_name, f"connections= holds {type(entry).__name__}, which is no connection; see bot.oauth")
+    needs = [Need.of(entry) for entry in entries if isinstance(entry, OAuthConnection | Need)]
+    for one in needs:
+        if any(one.name == other.name and one.connection != other.connection for other in needs):
+            raise BadTool(tool_name, f"connections= holds two that are named {one.name!r}")
+    return needs_of(needs)
 
 
 def completed(name: str, result: object) -> ToolOutcome:

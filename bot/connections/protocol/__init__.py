@@ -4,8 +4,9 @@ What lives here: what is asked of a provider and what its answers are worth. Wha
 them, where tokens are kept, whether a state or a code was used before.
 """
 
+from bot.connections.accounts import AccountSource
 from bot.connections.protocol.errors import NoClient, ProtocolError, ProviderDown, ProviderNonsense, ProviderRefused
-from bot.connections.protocol.ports import AccountSource, ConnectionLike, Registration, Registrations
+from bot.connections.protocol.ports import ConnectionLike, Registration, Registrations
 from bot.connections.protocol.provider import Provider
 from bot.connections.protocol.values import Account, Client, ClientAuth, DeviceStart, Endpoints, Pending, TokenGrant
 

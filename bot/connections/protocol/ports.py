@@ -6,29 +6,12 @@ connection an author writes, and the vault behind the port.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Protocol
 
+from bot.connections.accounts import AccountSource
 from bot.connections.protocol.values import ClientAuth
-
-
-@dataclass(frozen=True, slots=True)
-class AccountSource:
-    """How to read who somebody is, where it is not OpenID's userinfo.
-
-    Fields are paths into the answer (`data.viewer.id`); a name has several, and the first that is there counts. With `body` the
-    address is asked by POST with that JSON (GraphQL). `email_verified`: a path, or True where the provider vouches for every
-    address it tells.
-    """
-
-    subject: Sequence[str] = ("sub",)
-    _: KW_ONLY
-    name: Sequence[str] = ("name", "preferred_username")
-    email: Sequence[str] = ("email",)
-    email_verified: str | bool = "email_verified"
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes | None = None
 
 
 class ConnectionLike(Protocol):
@@ -39,7 +22,7 @@ class ConnectionLike(Protocol):
     @property
     def title(self) -> str: ...
     @property
-    def client_id(self) -> str: ...
+    def client_id(self) -> Any: ...  # a text, or something whose `reveal()` gives one; empty where the app registers itself
     @property
     def client_secret(self) -> Any: ...  # a text, something whose `reveal()` gives one, or None
     @property

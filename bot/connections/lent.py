@@ -1,0 +1,66 @@
+"""What one call is lent: clients and tokens of the connections that its tool declares, for whom it runs.
+
+What lives here: the value behind `ctx.http` and `ctx.token`. What does not: where tokens come from (tokens.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bot.connections.client import Access, ConnectionClient
+from bot.connections.connection import Need, OAuthConnection
+from bot.connections.errors import NotDeclared, TokenNotExposed, named
+from durable_core.claiming import StoreCall
+
+if TYPE_CHECKING:
+    from bot.outgoing import Outgoing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lent:
+    """The accounts of one call. ``used`` says, by connection, which version of the credential it was given last."""
+
+    needs: tuple[Need, ...] = ()
+    public_url: str | None = None
+    access: Callable[[Need, int | None], Awaitable[Access]] = field(repr=False)
+    outgoing: Outgoing = field(repr=False)
+    loop: asyncio.AbstractEventLoop = field(repr=False)
+    used: dict[str, int] = field(default_factory=dict)
+
+    def http(self, connection: OAuthConnection | Need | str) -> ConnectionClient:
+        """Return a client for a declared connection. Raises: NotDeclared."""
+        need = self._need(connection)
+        return ConnectionClient(
+            connection=need.connection,
+            bounds=need.connection.bounds(self.public_url),
+            access=partial(self._access, need),
+            outgoing=self.outgoing,
+            loop=self.loop,
+        )
+
+    def token(self, connection: OAuthConnection | Need | str) -> StoreCall[str]:
+        """Give the token itself: ``await`` it, or ``.wait()`` in a plain function. Raises: NotDeclared, TokenNotExposed."""
+        need = self._need(connection)
+        if not need.connection.expose_token:
+            raise TokenNotExposed(need.name)
+
+        async def work() -> str:
+            return (await self._access(need, None)).token
+
+        return StoreCall(work(), self.loop)
+
+    async def _access(self, need: Need, refused: int | None) -> Access:
+        access = await self.access(need, refused)
+        self.used[need.name] = access.version
+        return access
+
+    def _need(self, connection: OAuthConnection | Need | str) -> Need:
+        name = named(connection)
+        for need in self.needs:
+            if need.name == name:
+                return need
+        raise NotDeclared(name, tuple(need.name for need in self.needs))
