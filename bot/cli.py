@@ -1,6 +1,6 @@
 """The command `moorings`.
 
-What lives here: commands and their options. What does not: what they start (roles.py) and what they check (preflight.py).
+What lives here: commands and their options. What does not: what they start (launch.py, roles.py), what they check (preflight.py).
 Whatever is heavy, and every package that a user's file could shadow, is imported inside a command, after the checks.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -16,18 +15,11 @@ import typer
 
 from bot import housekeeping, operate, preflight
 from bot.errors import BotError, NotReady
-from bot.operate import start_mark
+from bot.launch import DEMO_APP, address_of, log_to_stderr, own_settings, run, say, with_console
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from bot.app import Bot
-    from bot.processes import WorkerProcess
-    from bot.roles import Listening
-    from bot.runtime import Runtime
-    from bot.settings import Role, Settings
 
-DEMO_APP = "bot.demo:bot"
 _NOT_READY = 2
 _PORT = 8700
 _NO_TOKENS = (
@@ -110,7 +102,7 @@ def demo(
 ) -> None:
     """Try it: a local page that behaves like a thread, with a scripted model and an own SQLite file; in Slack too, if set up."""
     hears = _hears(DEMO_APP) if any(name.startswith("SLACK_") for name in os.environ) else []
-    _with_console(DEMO_APP, data, hears=hears, host=host, port=port, no_open=no_open, allow_network=allow_network)
+    with_console(DEMO_APP, data, hears=hears, host=host, port=port, no_open=no_open, allow_network=allow_network)
 
 
 @commands.command()
@@ -129,7 +121,7 @@ def dev(
 
     since = 0 if resume else int(time.time() * 1000)
     hears = _hears(app)
-    _with_console(app, data, hears=hears, host=host, port=port, no_open=no_open, allow_network=allow_network, since=since)
+    with_console(app, data, hears=hears, host=host, port=port, no_open=no_open, allow_network=allow_network, since=since)
 
 
 def _hears(app: str) -> list[str]:
@@ -138,46 +130,6 @@ def _hears(app: str) -> list[str]:
     preflight.check_models(bot)
     bot.check()
     return [channel.name for channel in bot.channels]
-
-
-def _with_console(
-    app: str, data: Path, *, hears: list[str], host: str, port: int, no_open: bool, allow_network: bool, since: int = 0
-) -> None:
-    """Serve a bot with the console page; its worker is a child process, which the page can kill."""
-    preflight.check_host(host, allow_network=allow_network)
-    preflight.check_folder(data)
-    taken = preflight.listening_socket(host, port)
-    settings = _own_settings(data, since=since)
-    _migrate_own(settings)
-    start_mark(data).write_text(f"{since}\n", encoding="utf-8")
-    from bot.console.security import loopback_guard  # noqa: PLC0415
-    from bot.processes import WorkerProcess, child_env, worker_command  # noqa: PLC0415
-    from bot.roles import Listening  # noqa: PLC0415
-    from bot.settings import Role  # noqa: PLC0415
-
-    bound = int(taken.getsockname()[1])
-    key = _console_key(data)
-    address = f"{_address(host, bound)}/console/?k={key}"
-
-    def mount(web_app: web.Application, runtime: Runtime) -> None:
-        from bot.console.page import install_console  # noqa: PLC0415
-
-        if runtime.console is not None:
-            install_console(web_app, runtime.console, key=key, public_port=bound)
-
-    def ready() -> None:
-        _say(f"Moorings console: {address}")
-        for name in hears:
-            _say(f"Moorings hears {name} at {_address(host, bound)}/channels/{name}/")
-        if not no_open:
-            _open_browser(address)
-
-    # What a platform sends comes from elsewhere, over a tunnel as a rule; its channel proves each request by its signature.
-    guard = loopback_guard(port=bound, spared=("/channels",), allow_network=allow_network)
-    listening = Listening(taken, guards=[guard], mount=mount, on_ready=ready)
-    worker = WorkerProcess(worker_command(app, data=str(data.resolve()), since=since), env=child_env(os.environ))
-    _log_to_stderr("WARNING")
-    _run(app, settings, role=Role.WEB, console=True, listening=listening, worker=worker)
 
 
 @commands.command()
@@ -203,12 +155,12 @@ def start(
     listening = None
     if role != Role.WORKER:
         taken = preflight.listening_socket(host, port)
-        address = _address(host, int(taken.getsockname()[1]))
-        listening = Listening(taken, on_ready=lambda: _say(f"Listening on {address}"))
+        address = address_of(host, int(taken.getsockname()[1]))
+        listening = Listening(taken, on_ready=lambda: say(f"Listening on {address}"))
         if not settings.api_tokens:
             print(_NO_TOKENS, file=sys.stderr)
-    _log_to_stderr("INFO")
-    _run(app, settings, role=Role(role), listening=listening)
+    log_to_stderr("INFO")
+    run(app, settings, role=Role(role), listening=listening)
 
 
 @commands.command()
@@ -230,11 +182,11 @@ def work(
     if isinstance(found, Bot) and not until_idle:
         start(app, role="worker")
         return
-    _log_to_stderr("INFO" if not until_idle else "WARNING")
+    log_to_stderr("INFO" if not until_idle else "WARNING")
     if isinstance(found, Bot):
         _check_worker(found)
     if until_idle:
-        _say(f"Advanced {asyncio.run(work_until_idle(found, limit=limit))} runs.")
+        say(f"Advanced {asyncio.run(work_until_idle(found, limit=limit))} runs.")
     elif not isinstance(found, Bot):
         asyncio.run(work_for_ever(found))
 
@@ -321,80 +273,5 @@ def worker(
     from bot.settings import Role  # noqa: PLC0415
 
     die_with_parent(parent)
-    _log_to_stderr("WARNING")
-    _run(app, _own_settings(data, since=since), role=Role.WORKER, console=True)
-
-
-def _own_settings(data: Path, *, since: int = 0) -> Settings:
-    """Read the environment for a command that has its own SQLite file and keeps its own keys."""
-    from dataclasses import replace  # noqa: PLC0415
-
-    from bot.settings import own_settings  # noqa: PLC0415
-
-    settings = own_settings(os.environ, data)
-    preflight.check_drivers(settings)
-    return replace(settings, dormant_before=since)
-
-
-def _migrate_own(settings: Settings) -> None:
-    """Bring the command's own file to the newest schema; Alembic is loaded only if there is something to do."""
-    from bot.settings import sqlite_path  # noqa: PLC0415
-    from durable_core import schema  # noqa: PLC0415
-
-    path = sqlite_path(settings.database_url)
-    if path is None or schema.found_version(path) != schema.HEAD:
-        schema.upgrade(settings.database_url, finish=True)
-
-
-def _console_key(data: Path) -> str:
-    import secrets  # noqa: PLC0415
-
-    from bot.settings import kept_secret  # noqa: PLC0415
-
-    return kept_secret(data / "console.key", lambda: secrets.token_urlsafe(24))
-
-
-def _say(line: str) -> None:
-    """Write a line in one piece: a worker may write to the same terminal."""
-    print(f"{line}\n", end="", flush=True)
-
-
-def _address(host: str, port: int) -> str:
-    """Write an address that a browser on this machine opens."""
-    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not listened on
-    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
-
-
-def _run(
-    app: str,
-    settings: Settings,
-    *,
-    role: Role,
-    console: bool = False,
-    listening: Listening | None = None,
-    worker: WorkerProcess | None = None,
-) -> None:
-    import gc  # noqa: PLC0415
-
-    gc.disable()  # a tenth of what importing costs; `run` enables it once all is there
-    import asyncio  # noqa: PLC0415
-
-    from bot.roles import run  # noqa: PLC0415
-
-    load = partial(preflight.load_app, app)
-    asyncio.run(run(load, settings, role=role, console=console, listening=listening, worker=worker))
-
-
-def _log_to_stderr(level: str) -> None:
-    import logging  # noqa: PLC0415
-
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-
-
-def _open_browser(address: str) -> None:
-    """Open the page beside the server; where there is no screen, a text browser would take the terminal."""
-    import threading  # noqa: PLC0415
-    import webbrowser  # noqa: PLC0415
-
-    if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
-        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+    log_to_stderr("WARNING")
+    run(app, own_settings(app, data, since=since), role=Role.WORKER, console=True)
