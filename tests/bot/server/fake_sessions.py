@@ -238,6 +238,7 @@ class FakeApp:
 
     sessions: FakeSessions = field(default_factory=FakeSessions)
     prompts: FakePrompts = field(default_factory=FakePrompts)
+    sign_ins: SignInApi | None = None
     taking: bool = True
     requests: list[WebhookRequest] = field(default_factory=list)
 
