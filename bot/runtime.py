@@ -31,6 +31,7 @@ from bot.session.ready import ReadyAgent, ready
 from bot.session.runner import SessionRunner
 from bot.sessions import Sessions
 from bot.settings import Role, Settings, version
+from bot.signins.signins import SignIns
 from channels.console import Console, ConsolePlatform
 from channels.contract import Channel, Closable
 from channels.errors import ChannelError
@@ -100,10 +101,11 @@ class Runtime:
     console: Board | None
     clock: Clock
     options: WorkerOptions = field(default_factory=WorkerOptions)
+    sign_ins: SignIns | None = None
     worker: Worker | None = None
     _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
     _taking: bool = False
-    _sweeper: asyncio.Task[None] | None = None
+    _sweepers: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def start(self) -> None:
         """Begin to work, and take what the console's platform could not hand over before."""
@@ -111,7 +113,9 @@ class Runtime:
         if self.role is not Role.WEB:
             self.worker = await self._new_worker()
             await self.worker.start()
-            self._sweeper = asyncio.create_task(self._sweep(), name="moorings-sweep")
+            self._sweepers.append(asyncio.create_task(self._sweep(), name="moorings-sweep"))
+        if self.sign_ins is not None and self.sign_ins.wanted:
+            self._sweepers.append(asyncio.create_task(self.sign_ins.keep_sweeping(), name="moorings-sign-ins"))
         self._taking = True
         if self.console is not None:
             await self.console.start()
@@ -122,6 +126,8 @@ class Runtime:
 
     async def run_due(self, limit: int | None = None) -> int:
         """In place of `start`: do what is due, then stop; how often a session was taken."""
+        while self.sign_ins is not None and self.sign_ins.wanted and await self.sign_ins.sweep():
+            pass
         return await (await self._new_worker()).until_idle(limit)
 
     async def _new_worker(self) -> Worker:
@@ -156,7 +162,7 @@ class Runtime:
             deps=deps,
         )
         flows.abilities = abilities
-        egress = Egress(store=self.store, channels=self.channels, owner=owner, leftovers=self.leftovers)
+        egress = Egress(store=self.store, channels=self.channels, owner=owner, leftovers=self.leftovers, sign_ins=self.sign_ins)
         duties = Duties(runner=runner, flows=flows, egress=egress, answers=self.answers)
         deployment = self.settings.deployment
         return Worker(self.store, duties, owner=owner, deployment=deployment, abilities=abilities, options=self.options)
@@ -181,10 +187,13 @@ class Runtime:
         self._taking = False
         if self.console is not None:
             await self.console.stop()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.wait({self._sweeper})
-            self._sweeper = None
+        for sweeper in self._sweepers:
+            sweeper.cancel()
+        if self._sweepers:
+            await asyncio.wait(self._sweepers)
+            self._sweepers.clear()
+        if self.sign_ins is not None:
+            await self.sign_ins.close()
         if self.worker is not None:
             await self.worker.drain(seconds)
             self.worker = None

@@ -21,6 +21,7 @@ from bot.session_api import (
     ResponseResult,
     ResponseStatus,
 )
+from bot.signins.api import SignInApi
 from bot.turn.state import TurnPolicy
 from channels.errors import InvalidSignature
 from channels.http import WebhookRequest, WebhookResponse
