@@ -142,7 +142,9 @@ class Egress:
         match body.get("kind"):
             case "card" if item.prompt_id is not None:
                 asked = await self._prompts(item.prompt_id)
-                drawn = status_card(asked[0]) if body.get("status") else card(asked, results=_results(item.prompt_id, body))
+                drawn = (
+                    status_card(asked[0]) if body.get("status") is True else card(asked, results=_results(item.prompt_id, body))
+                )
                 if body.get("plain"):  # where a card can't be shown
                     return Outbound(card_text(drawn), private_to=_reader(body))
                 return Outbound("", drawn, private_to=_reader(body))

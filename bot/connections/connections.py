@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bot.connections.protocol import Account, Provider, TokenGrant
     from bot.outgoing import Outgoing
     from bot.principal import Principal
+    from durable_core.model import VaultWrite
     from durable_core.store import Store
 
 
@@ -111,8 +112,13 @@ class Connections:
         account: Account | None,
         *,
         scopes: Sequence[str] = (),
-    ) -> int:
-        """Keep what a sign-in brought in place of what there was; returns its version. ``scopes`` is what was asked for."""
+        also: Sequence[VaultWrite] = (),
+    ) -> int | None:
+        """Keep what a sign-in brought in place of what there was; returns its version. ``scopes`` is what was asked for.
+
+        ``also`` is written in the same transaction: the attempt that says "connected" and what was brought stand together, or
+        neither does; then None is returned.
+        """
         raise NotImplementedError
 
     async def drop(self, connection: OAuthConnection, owner: str, version: int) -> bool:

@@ -93,6 +93,8 @@ class Resolve:
     raised: Raised | None = None
     ended: tuple[FromChild, ...] = ()
     """The ends of runs, which closed calls."""
+    undelivered: tuple[Undelivered, ...] = ()
+    """The cards that could not be delivered, which closed calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

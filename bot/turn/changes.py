@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from bot.history import AssistantItem, Call, Item, NoteItem, ResultItem, ResultStatus, Trust
 from bot.model import Finish, ModelReply
-from bot.turn import posts
+from bot.turn import posts, signing
 from bot.turn.actions import Closed, Dismiss, Fail, Open, Raised, Refuse, Resolve, Stop
 from bot.turn.change import NO_FLOWS, Begun, Change, Draft, Ended, Flows, NewPrompt, Post
 from bot.turn.children import tasks_settled, tasks_started, tasks_stopped
@@ -23,9 +23,9 @@ from bot.turn.parts import (
     action_result,
     asked,
     closed_item,
-    input_resolved,
     message_received,
     requests,
+    requests_resolved,
     turn_waiting,
     unrun,
     user_item,
@@ -77,15 +77,17 @@ def thought(
     results: Sequence[ResultItem],
     prompts: Sequence[NewPrompt],
     asleep: Sequence[Pending] = (),
+    joined: Sequence[Pending] = (),
     flows: Flows = NO_FLOWS,
     refused: Collection[str] = (),
     silent: bool = False,
 ) -> Change:
     """Finish a model call, with the results of the calls that ran, prompts for those that wait, those that sleep or start a run.
 
+    ``joined`` are calls that wait for what was asked on behalf of another.
     ``refused`` names the calls whose result no record tells of: they never began. ``silent`` ends the turn without a message.
     """
-    held = (*(asked(prompt) for prompt in prompts), *asleep, *flows.pending)
+    held = (*(asked(prompt) for prompt in prompts), *joined, *asleep, *flows.pending)
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": state.sequence}
     events: list[Draft] = []
     if reply.text:
@@ -135,20 +137,21 @@ def resolved(
     *,
     results: Mapping[str, ResultItem],
     again: Sequence[NewPrompt] = (),
+    joined: Sequence[Pending] = (),
     flows: Flows = NO_FLOWS,
     begun: Begun | None = None,
     refused: Collection[str] = (),
 ) -> Change:
     """Finish what was released or closed, and take in what steers; the turn goes on, or waits for the rest.
 
-    ``refused`` as in ``thought``.
+    ``joined`` and ``refused`` as in ``thought``.
     """
     gone = {pending.call.call_id for pending in action.run} | {closed.pending.call.call_id for closed in action.closed}
     rest = tuple(pending for pending in turn.pending if pending.call.call_id not in gone)
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": state.sequence}
     ran = tuple(results[pending.call.call_id] for pending in action.run if pending.call.call_id in results)
     shut = tuple(closed_item(closed) for closed in _with_call(action.closed))
-    events = [input_resolved(turn, prompt_id, outcome) for prompt_id, outcome in action.settle]
+    events = [*signing.undeliverable(turn, action), *requests_resolved(turn, action.settle)]
     events += tasks_started(turn, flows.pending)
     events += tasks_settled(turn, action.closed)
     events += [action_result(here, item) for item in (*ran, *shut) if item in shut or item.call_id in refused]
@@ -157,11 +160,11 @@ def resolved(
     if announced:
         events.append(Draft(type="step.completed", data={**here, "finish_reason": "tool-calls" if action.run else "other"}))
     events += [message_received(state, turn, message) for message in action.steer]
-    pending = (*rest, *(asked(prompt) for prompt in again), *flows.pending)
+    pending = (*rest, *(asked(prompt) for prompt in again), *joined, *flows.pending)
     done = {item.call_id: item for item, closed in zip(shut, _with_call(action.closed), strict=True) if closed.pending.child}
     on_cards = {**results, **done}
     known = posts.card_results(turn, (*action.run, *(closed.pending for closed in action.closed)), on_cards)
-    groups = {one.group for one in pending}
+    groups = {posts.on_cards(one).group for one in pending}
     after = replace(
         turn,
         pending=pending,
@@ -172,6 +175,7 @@ def resolved(
     if pending:
         events.append(turn_waiting(turn, pending))
     raised = _raised(replace(state, turn=after, messages=state.messages + len(action.steer)), action.raised)
+    heard: tuple[FromChild | Undelivered, ...] = (*action.ended, *action.undelivered)
     touched = (*action.run, *(closed.pending for closed in action.closed))
     return Change(
         kind="tools" if action.run else "resolve",
@@ -184,10 +188,10 @@ def resolved(
         settle=action.settle,
         consumed=(
             *(entry.seq for entry in action.consumed),
-            *(end.seq for end in action.ended),
+            *(entry.seq for entry in heard),
             *(message.seq for message in action.steer),
         ),
-        outcomes=tuple(Ended(submission_id=end.submission_id, outcome=Outcome.COMPLETED) for end in action.ended),
+        outcomes=tuple(Ended(submission_id=entry.submission_id, outcome=Outcome.COMPLETED) for entry in heard),
         starts=flows.starts,
     )
 
@@ -212,7 +216,7 @@ def stopped(state: State, turn: Turn, action: Stop, begun: Begun) -> Change:
     expired = tuple((prompt_id, PromptOutcome.EXPIRED) for prompt_id in action.expired)
     settle = (*expired, *((prompt_id, PromptOutcome.CANCELLED) for prompt_id in action.settle))
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "sequence": state.sequence}
-    events = [input_resolved(turn, prompt_id, outcome) for prompt_id, outcome in settle]
+    events = requests_resolved(turn, settle)
     events += tasks_stopped(turn)
     events += unrun(turn, begun, items)
     events += [Draft(type="turn.cancelled", data=here), waiting_for_user()]
@@ -257,7 +261,7 @@ def failed(state: State, turn: Turn, action: Fail, begun: Begun, *, error_id: st
     settle = tuple((prompt_id, PromptOutcome.CANCELLED) for prompt_id in action.settle)
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": state.sequence}
     error: dict[str, JsonValue] = {"code": action.code, "message": action.message, "error_id": error_id}
-    events = [input_resolved(turn, prompt_id, outcome) for prompt_id, outcome in settle]
+    events = requests_resolved(turn, settle)
     events += tasks_stopped(turn)
     events += unrun(turn, begun, items)
     events += [

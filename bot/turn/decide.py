@@ -165,4 +165,4 @@ def steering_of(view: View, turn: Turn) -> tuple[Message, ...]:
 def _unanswered(view: View, turn: Turn) -> tuple[str, ...]:
     """The prompts that are still open: an answered one was settled with its answer."""
     answered = {entry.prompt_id for entry in view.inbox if isinstance(entry, Response)}
-    return tuple(pending.prompt_id for pending in turn.asked if pending.prompt_id not in answered)
+    return tuple(dict.fromkeys(pending.prompt_id for pending in turn.asked if pending.prompt_id not in answered))

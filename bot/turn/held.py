@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from bot.history import ResultStatus
-from bot.turn import children
+from bot.turn import children, signing
 from bot.turn.actions import (
     Action,
     Answer,
@@ -83,7 +83,7 @@ def held(view: View, turn: Turn, steering: tuple[Message, ...]) -> Action:
             steer=steering if found.was_stopped else (),
         )
     if found.stop is not None:
-        return replace(found.stop, settle=tuple(one.prompt_id for one in (*found.open, *found.moved)))
+        return replace(found.stop, settle=_prompts(*found.open, *found.moved))
     if found.moved:
         return Escalate(prompts=tuple(found.moved))
     return (
@@ -160,6 +160,10 @@ def _answered(view: View, pending: Pending, answer: Response, found: _Sorted) ->
             found.closed.append(
                 Closed(pending=pending, status=ResultStatus.COMPLETED, content={**content}, origin=f"tool:{pending.call.tool}")
             )
+        case Purpose.SIGN_IN if yes:
+            found.run.append(signing.released(pending, answer))
+        case Purpose.SIGN_IN:
+            found.closed.append(signing.refused(pending, answer, signing.title_of(view, pending)))
         case _ if yes:
             found.run.append(replace(pending, stage=Stage.READY, consent=answer.consent))
         case Purpose.RERUN:
@@ -183,15 +187,18 @@ def _expired(view: View, pending: Pending, found: _Sorted) -> None:
         before = found.stop.expired if found.stop is not None else ()
         found.stop = Stop(expired=(*before, pending.prompt_id), code=code, words="Nobody answered in time.")
     else:
-        found.settle.append((pending.prompt_id, PromptOutcome.EXPIRED))
-        found.closed.append(_unanswered(pending))
+        if (pending.prompt_id, PromptOutcome.EXPIRED) not in found.settle:
+            found.settle.append((pending.prompt_id, PromptOutcome.EXPIRED))
+        found.closed.append(_unanswered(view, pending))
 
 
 _UNKNOWN = "Whether it took effect is not known."
 
 
-def _unanswered(pending: Pending) -> Closed:
+def _unanswered(view: View, pending: Pending) -> Closed:
     match pending.purpose:
+        case Purpose.SIGN_IN:
+            return signing.expired(pending, signing.title_of(view, pending))
         case Purpose.RERUN:
             reason = f"It was cut off while it ran, and nobody said in time whether to run it again. {_UNKNOWN}"
             return Closed(pending=pending, status=ResultStatus.UNKNOWN, content=reason)
@@ -221,8 +228,8 @@ def _spoken(view: View, turn: Turn, found: _Sorted, steering: tuple[Message, ...
         if message in steering and found.working:  # what runs is stopped and has come to its end before the words are taken in
             return children.interrupt(turn, message)
         if message in steering:
-            closed = (*(_ignored(pending) for pending in found.open), *(_woken(view, pending) for pending in found.asleep))
-            settle = tuple((pending.prompt_id, PromptOutcome.IGNORED) for pending in found.open)
+            closed = (*(_ignored(view, pending) for pending in found.open), *(_woken(view, pending) for pending in found.asleep))
+            settle = tuple((prompt_id, PromptOutcome.IGNORED) for prompt_id in _prompts(*found.open))
             return Resolve(closed=closed, settle=settle, steer=steering)
     return None
 
@@ -289,7 +296,14 @@ def _places(turn: Turn, pending: Pending) -> set[tuple[str | None, str | None]]:
     return {turn.place_of(copy) for copy in pending.cards} or {(turn.channel, turn.address)}
 
 
-def _ignored(pending: Pending) -> Closed:
+def _prompts(*waiting: Pending) -> tuple[str, ...]:
+    """The prompts that calls wait for: several may wait for one."""
+    return tuple(dict.fromkeys(pending.prompt_id for pending in waiting))
+
+
+def _ignored(view: View, pending: Pending) -> Closed:
+    if pending.purpose is Purpose.SIGN_IN:
+        return signing.ignored(pending, signing.title_of(view, pending))
     if pending.purpose is Purpose.RERUN:
         reason = f"It was cut off while it ran, and the person wrote on instead of answering. {_UNKNOWN}"
         return Closed(pending=pending, status=ResultStatus.UNKNOWN, content=reason)
@@ -312,11 +326,13 @@ def card_failed(turn: Turn, signal: Undelivered) -> tuple[Pending, ...]:
     return tuple(one for one in turn.asked if any(copy.delivery_id == signal.delivery_id for copy in one.cards))
 
 
-def _undelivered(view: View, turn: Turn) -> Reroute | None:
+def _undelivered(view: View, turn: Turn) -> Reroute | Resolve | None:
     for entry in view.inbox:
         prompts = card_failed(turn, entry) if isinstance(entry, Undelivered) else ()
         if isinstance(entry, Undelivered) and prompts:
             failed = next(copy for copy in prompts[0].cards if copy.delivery_id == entry.delivery_id)
+            if prompts[0].purpose is Purpose.SIGN_IN:
+                return signing.undelivered(view, turn, entry, failed, prompts[0])
             thread = (turn.channel, turn.address)
             in_thread = turn.place_of(failed) == thread and failed.private_to is None
             others = [copy for copy in prompts[0].cards if copy is not failed]
@@ -328,14 +344,14 @@ def _undelivered(view: View, turn: Turn) -> Reroute | None:
 
 
 def _due(view: View, found: _Sorted) -> Remind | None:
-    due = tuple(
-        pending
-        for pending in found.open
+    due = {
+        pending.prompt_id: pending
+        for pending in reversed(found.open)
         if (prompt := view.open.get(pending.prompt_id)) is not None
         and prompt.remind_at is not None
         and prompt.remind_at <= view.now
-    )
-    return Remind(prompts=due) if due else None
+    }
+    return Remind(prompts=tuple(reversed(due.values()))) if due else None
 
 
 def _told(view: View, turn: Turn) -> Tell | None:

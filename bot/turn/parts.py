@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import JsonValue
 
 from bot.history import AssistantItem, Item, ResultItem, ResultStatus, Trust, UserItem
+from bot.turn import signing
 from bot.turn.actions import FRAMEWORK, Closed
 from bot.turn.change import Begun, Draft, NewPrompt
 from bot.turn.children import STOPPED
@@ -73,6 +74,8 @@ def requests(turn: Turn, prompts: Sequence[NewPrompt]) -> list[Draft]:
         about: dict[str, JsonValue] = {"call_id": prompt.call.call_id} if prompt.call != NO_CALL else {}
         refs = (("requests/0", f"prompt:{prompt.prompt_id}#"),)
         told.append(Draft(type="input.requested", data={"turn_id": turn.turn_id, **about}, refs=refs))
+        if prompt.purpose is Purpose.SIGN_IN:
+            told.append(signing.required(turn, prompt))
     return told
 
 
@@ -89,8 +92,17 @@ def action_result(here: Mapping[str, JsonValue], item: ResultItem) -> Draft:
     return Draft(type="action.result", data={**data, "result": item.content})
 
 
-def input_resolved(turn: Turn, prompt_id: str, outcome: PromptOutcome) -> Draft:
-    """Tell readers how a request ended that nobody answered."""
+def requests_resolved(turn: Turn, settled: Sequence[tuple[str, PromptOutcome]]) -> list[Draft]:
+    """Tell readers how requests ended that nobody answered."""
+    told: list[Draft] = []
+    for prompt_id, outcome in settled:
+        signed_in = signing.completed(turn, prompt_id, outcome)
+        told += [signed_in] if signed_in is not None else []
+        told.append(_resolved(turn, prompt_id, outcome))
+    return told
+
+
+def _resolved(turn: Turn, prompt_id: str, outcome: PromptOutcome) -> Draft:
     kinds = {pending.prompt_id: pending.purpose.value for pending in turn.pending}
     resolution: dict[str, JsonValue] = {
         "request_id": prompt_id,

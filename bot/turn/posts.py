@@ -6,14 +6,15 @@ What lives here: posts as values. What does not: how they are drawn (bot/egress.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import JsonValue
 
-from bot.history import ResultItem
+from bot.history import ResultItem, ResultStatus
 from bot.turn.change import NewPrompt, Post
 from bot.turn.copies import CardResult, Copy
-from bot.turn.state import Consent, Pending, Turn
+from bot.turn.state import Consent, Earlier, Pending, Purpose, Turn
 
 SHORT = 200
 """Characters of a result that are shown on its card."""
@@ -89,8 +90,23 @@ def _where(route: Any, copy: Copy) -> str:
 # ── what came of calls ──
 
 
+def on_cards(pending: Pending) -> Pending:
+    """A call by the cards that tell what comes of it: of one that had to sign in, those of what let it run before."""
+    if pending.purpose is not Purpose.SIGN_IN:
+        return pending
+    before = pending.earlier or Earlier(purpose=pending.purpose, prompt_id="")
+    return replace(
+        pending, purpose=before.purpose, prompt_id=before.prompt_id, copies=before.copies, group=before.group, delivery_id=None
+    )
+
+
 def short(result: ResultItem, consent: Consent | None = None, most: int = SHORT) -> str:
-    """What a result says, as far as a card has room; without what was changed before, which the card lists itself."""
+    """What a result says, as far as a card has room; without what was changed before, which the card lists itself.
+
+    Of one that was fetched with somebody's own account, only that it is there.
+    """
+    if result.private_to is not None:
+        return "Done." if result.status is ResultStatus.COMPLETED else "It failed."
     text = result.content if isinstance(result.content, str) else ""
     if consent is not None and consent.edits:
         before, found, _ = text.rpartition(f"{consent.name} changed ")
@@ -102,10 +118,11 @@ def short(result: ResultItem, consent: Consent | None = None, most: int = SHORT)
 def results_on_cards(run: Sequence[Pending], results: Mapping[str, ResultItem], known: Iterable[CardResult]) -> tuple[Post, ...]:
     """Edits that write on every copy of a card what came of its call; on one of several calls, of all that are known."""
     posts: list[Post] = []
+    shown = [on_cards(pending) for pending in run]
     by_card: dict[str, dict[str, JsonValue]] = {}
     for one in known:
         by_card.setdefault(one.group, {})[one.prompt_id] = {"result": one.text, "status": one.status}
-    for pending in run:
+    for pending in shown:
         result = results.get(pending.call.call_id)
         if pending.group is not None:
             items = by_card.pop(pending.group, None)
@@ -140,7 +157,7 @@ def card_results(turn: Turn, run: Sequence[Pending], results: Mapping[str, Resul
     """What is known of calls that share cards, after some of them ran."""
     more = [
         CardResult(group=one.group, prompt_id=one.prompt_id, status=result.status.value, text=short(result, one.consent))
-        for one in run
+        for one in map(on_cards, run)
         if one.group is not None and (result := results.get(one.call.call_id)) is not None
     ]
     return (*turn.card_results, *more)

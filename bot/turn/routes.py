@@ -75,12 +75,21 @@ def _copies(turn: Turn, prompt: NewPrompt, mint: Mint) -> tuple[Copy, ...]:
         return (copy if at_home else replace(copy, channel=str(channel), address=str(address)),)
     if turn.address is None:
         return ()
+    if prompt.purpose is Purpose.SIGN_IN:
+        return _to_one(turn, Copy(delivery_id=first or mint()), mint)
     if route.get("to") == "direct" and turn.place.kind != "direct":
         readers = _readers(turn, prompt)
         if readers:
             ids = [first or mint(), *(mint() for _ in readers[1:])]
             return tuple(Copy(delivery_id=id_, private_to=who) for id_, who in zip(ids, readers, strict=True))
     return (Copy(delivery_id=first or mint()),)
+
+
+def _to_one(turn: Turn, card: Copy, mint: Mint) -> tuple[Copy, ...]:
+    """Put a card to who asked alone; the others of the place see who is waited for."""
+    if turn.place.kind == "direct":
+        return (card,)
+    return Copy(delivery_id=mint(), status=True), replace(card, private_to=turn.requester.id)
 
 
 def _readers(turn: Turn, prompt: NewPrompt) -> tuple[str, ...]:

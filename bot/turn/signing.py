@@ -7,14 +7,20 @@ What lives here: what people are shown, and words for what came of it. What does
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from pydantic import JsonValue
 
 from bot.display import reveal
+from bot.history import ResultStatus
 from bot.principal import Principal
-from bot.turn.state import Purpose
+from bot.turn.actions import Closed, Reroute, Resolve
+from bot.turn.change import Draft, NewPrompt
+from bot.turn.copies import Copy
+from bot.turn.state import Pending, Purpose, Response, Stage, Turn, Undelivered
+from bot.turn.view import View
+from durable_core.model import PromptOutcome
 
 CONNECT: Final = "connect"
 """The option that asks for a link: no answer, and never settled by it."""
@@ -101,4 +107,124 @@ def sign_in_body(
         "address": origin.address,
         "session_id": origin.session_id,
         "reason": account.reason,
+    }
+
+
+# ── what came of it ──
+
+
+def title_of(view: View, pending: Pending) -> str:
+    """What people call the account that is waited for."""
+    prompt = view.open.get(pending.prompt_id) or view.answered.get(pending.prompt_id)
+    return (prompt.title if prompt is not None else "") or pending.connection
+
+
+def released(pending: Pending, answer: Response) -> Pending:
+    """The call after its account was connected; a yes that it had before stays."""
+    return replace(pending, stage=Stage.READY, since=answer.consent.at)
+
+
+def refused(pending: Pending, answer: Response, title: str) -> Closed:
+    """Close a call whose account was not connected; ``note`` says why, where the person or the provider said."""
+    note = answer.consent.note
+    words = f"{answer.consent.name} did not connect {title}."
+    return _closed(pending, ResultStatus.REJECTED, f"{words} {quoted_reason(note)}" if note else words)
+
+
+def expired(pending: Pending, title: str) -> Closed:
+    """Close a call whose account nobody connected in time."""
+    return _closed(pending, ResultStatus.EXPIRED, f"Nobody connected {title} in time.")
+
+
+def ignored(pending: Pending, title: str) -> Closed:
+    """Close a call whose person wrote on."""
+    return _closed(pending, ResultStatus.REJECTED, f"The person wrote a new message instead of connecting {title}.")
+
+
+def quoted_reason(note: str) -> str:
+    """Quote why an account was not connected."""
+    return f'The reason: "{note}"'
+
+
+def undelivered(view: View, turn: Turn, signal: Undelivered, failed: Copy, pending: Pending) -> Reroute | Resolve:
+    """What is done about a card of a sign-in that can't be delivered: where the person can't be asked, the call ends.
+
+    A request that is put to them alone is put nowhere else; in a conversation of theirs alone it may be plain text.
+    """
+    if failed.status:
+        return Reroute(signal=signal, prompts=(pending,), failed=failed, to=None)
+    if failed.private_to is None and not failed.plain:
+        return Reroute(signal=signal, prompts=(pending,), failed=failed, to="text")
+    title = title_of(view, pending)
+    words = f"{turn.requester.name} could not be asked privately to connect {title}: {signal.error}."
+    waiting = [one for one in turn.asked if one.prompt_id == pending.prompt_id]
+    return Resolve(
+        closed=tuple(_closed(one, ResultStatus.REJECTED, words) for one in waiting),
+        settle=((pending.prompt_id, PromptOutcome.CANCELLED),),
+        undelivered=(signal,),
+    )
+
+
+def _closed(pending: Pending, status: ResultStatus, words: str) -> Closed:
+    if pending.begun:
+        words += " The call had been begun before, and was not run again."
+    else:
+        words += " The call did not run."
+    return Closed(pending=pending, status=status, content=words)
+
+
+# ── what readers are told ──
+
+
+def required(turn: Turn, prompt: NewPrompt) -> Draft:
+    """Tell readers whose account is waited for."""
+    data: dict[str, JsonValue] = {
+        "turn_id": turn.turn_id,
+        "call_id": prompt.call.call_id,
+        "request_id": prompt.prompt_id,
+        "name": prompt.connection,
+        "title": prompt.body.get("title"),
+        "scopes": list[JsonValue](prompt.scopes),
+        "principal": turn.requester.id,
+    }
+    return Draft(type="authorization.required", data=data)
+
+
+def completed(turn: Turn, prompt_id: str, outcome: PromptOutcome) -> Draft | None:
+    """Tell readers how a sign-in ended that nobody answered; None of another request."""
+    pending = next((one for one in turn.asked if one.prompt_id == prompt_id and one.purpose is Purpose.SIGN_IN), None)
+    if pending is None:
+        return None
+    return Draft(type="authorization.completed", data=completed_data(turn.turn_id, prompt_id, pending.connection, outcome))
+
+
+def undeliverable(turn: Turn, action: Resolve) -> list[Draft]:
+    """Tell readers which cards could not be delivered, so that calls ended."""
+    told: list[Draft] = []
+    for signal in action.undelivered:
+        pending = next(one for one in turn.asked if any(copy.delivery_id == signal.delivery_id for copy in one.cards))
+        copy = next(copy for copy in pending.cards if copy.delivery_id == signal.delivery_id)
+        channel, address = turn.place_of(copy)
+        data: dict[str, JsonValue] = {
+            "turn_id": turn.turn_id,
+            "request_id": pending.prompt_id,
+            "kind": pending.purpose.value,
+            "delivery_id": signal.delivery_id,
+            "channel": channel,
+            "address": address,
+            "error": signal.error,
+            "fallback": None,
+        }
+        told.append(Draft(type="input.undeliverable", data=data))
+    return told
+
+
+def completed_data(turn_id: JsonValue, prompt_id: str, connection: JsonValue, outcome: PromptOutcome) -> dict[str, JsonValue]:
+    """Build the data of `authorization.completed`."""
+    words = {PromptOutcome.APPROVED: "authorized", PromptOutcome.EXPIRED: "timed-out"}
+    return {
+        "turn_id": turn_id,
+        "request_id": prompt_id,
+        "name": connection,
+        "outcome": words.get(outcome, "declined"),
     }

@@ -56,6 +56,8 @@ class OpenPrompt:
     """Principals whose own words answer it, where they may."""
     mentions: tuple[str, ...] = ()
     """Principals who are waited for, where they are known one by one."""
+    title: str = ""
+    """What people call the account that it asks for."""
 
     @property
     def next_number(self) -> int | None:
@@ -108,6 +110,7 @@ def open_prompt(
         options=tuple((str(option["id"]), str(option["label"])) for option in body.get("options") or ()),
         speakers=tuple(who for who in known or (requester,) if who) if free else (),
         mentions=tuple(who for who in known if who),
+        title=str(body.get("title", "")),
     )
 
 
