@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from durable_core import codec
+
 if TYPE_CHECKING:
     from bot.connections.connection import OAuthConnection
 
@@ -100,3 +102,19 @@ def entry_name(connection: OAuthConnection, owner: str) -> str:
     Raises: VariableMissing.
     """
     return f"{KIND}/{connection.name}/{connection.identity}/{quote(owner, safe='@:.+-_')}"
+
+
+def value_of(credential: Credential) -> bytes:
+    """Write a credential as the vault is given it, to be sealed there."""
+    return codec.encode(credential.to_json())
+
+
+def about_of(credential: Credential, connection: OAuthConnection) -> bytes:
+    """Write what lists may show of it."""
+    return codec.encode(credential.about(connection))
+
+
+def opened(value: bytes) -> Credential:
+    """Read what the vault has opened."""
+    stored: Any = codec.decode(value)
+    return Credential.from_json(stored)
