@@ -1,6 +1,6 @@
 """The command `moorings`.
 
-What lives here: commands and their options. What does not: what they start (roles.py) and what they check (preflight.py).
+What lives here: commands and their options. What does not: what they start (launch.py, roles.py), what they check (preflight.py).
 Whatever is heavy, and every package that a user's file could shadow, is imported inside a command, after the checks.
 """
 
@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from bot import housekeeping, local, operate, preflight
+from bot import housekeeping, operate, preflight
 from bot.errors import BotError, NotReady
-from bot.local import PORT, Host, Port
-from bot.serving import address_of, log_to_stderr, run_app, say
+from bot.launch import DEMO_APP, address_of, log_to_stderr, own_settings, run, say, with_console
 
 if TYPE_CHECKING:
     from bot.app import Bot
 
 _NOT_READY = 2
+_PORT = 8700
 _NO_TOKENS = (
     "moorings: MOORINGS_API_TOKENS is not set, so /v1 answers programs on this machine only; "
     "set it before a proxy stands in front."
@@ -35,11 +36,13 @@ commands = typer.Typer(
 )
 keys = typer.Typer(help="Encryption keys.", no_args_is_help=True)
 commands.add_typer(keys, name="keys")
-local.add_to(commands)
 housekeeping.add_to(commands)
 slack = typer.Typer(help="Slack.", no_args_is_help=True)
 commands.add_typer(slack, name="slack")
 operate.add_to(commands)
+
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
 
 def main() -> NoReturn:
@@ -83,12 +86,58 @@ def root(
     """Hold the options of the command itself."""
 
 
+Data = Annotated[Path, typer.Option(help="Folder for its own database, keys and console.")]
+NoOpen = Annotated[bool, typer.Option("--no-open", help="Don't open the browser.")]
+AllowNetwork = Annotated[bool, typer.Option("--allow-network", help="Let other machines in, as another --host needs.")]
+
+
+@commands.command()
+def demo(
+    *,
+    port: Port = _PORT,
+    host: Host = "127.0.0.1",
+    data: Data = Path(".moorings"),
+    no_open: NoOpen = False,
+    allow_network: AllowNetwork = False,
+) -> None:
+    """Try it: a local page that behaves like a thread, with a scripted model and an own SQLite file; in Slack too, if set up."""
+    hears = _hears(DEMO_APP) if any(name.startswith("SLACK_") for name in os.environ) else []
+    with_console(DEMO_APP, data, hears=hears, host=host, port=port, no_open=no_open, allow_network=allow_network)
+
+
+@commands.command()
+def dev(
+    app: Annotated[str, typer.Argument(metavar="APP", help="The bot, as module:attribute, such as app:bot.")],
+    *,
+    port: Port = _PORT,
+    host: Host = "127.0.0.1",
+    data: Data = Path(".moorings"),
+    no_open: NoOpen = False,
+    allow_network: AllowNetwork = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what an earlier start left unfinished.")] = False,
+) -> None:
+    """Develop: your bot on the local page, with an own SQLite file."""
+    import time  # noqa: PLC0415
+
+    since = 0 if resume else int(time.time() * 1000)
+    hears = _hears(app)
+    with_console(app, data, hears=hears, host=host, port=port, no_open=no_open, allow_network=allow_network, since=since)
+
+
+def _hears(app: str) -> list[str]:
+    """Check a bot before its worker is there, which would say the same once more; returns the channels it is on."""
+    bot = preflight.load_app(app)
+    preflight.check_models(bot)
+    bot.check()
+    return [channel.name for channel in bot.channels]
+
+
 @commands.command()
 def start(
     app: Annotated[str, typer.Argument(metavar="APP", help="The bot, as module:attribute, such as app:bot.")],
     *,
     host: Host = "127.0.0.1",
-    port: Port = PORT,
+    port: Port = _PORT,
     role: Annotated[str, typer.Option(help="What this process takes on: all, web or worker.")] = "all",
 ) -> None:
     """Run a bot in production: serve, work, or both."""
@@ -111,7 +160,7 @@ def start(
         if not settings.api_tokens:
             print(_NO_TOKENS, file=sys.stderr)
     log_to_stderr("INFO")
-    run_app(app, settings, role=Role(role), listening=listening)
+    run(app, settings, role=Role(role), listening=listening)
 
 
 @commands.command()
@@ -209,3 +258,20 @@ def keys_new() -> None:
     from durable_core.crypto import new_key_entry  # noqa: PLC0415
 
     print(new_key_entry())
+
+
+@commands.command(hidden=True)
+def worker(
+    *,
+    app: Annotated[str, typer.Option()],
+    data: Annotated[Path, typer.Option()],
+    parent: Annotated[int, typer.Option()],
+    since: Annotated[int, typer.Option()] = 0,
+) -> None:
+    """Work as the child of demo or dev; it ends with its parent."""
+    from bot.processes import die_with_parent  # noqa: PLC0415
+    from bot.settings import Role  # noqa: PLC0415
+
+    die_with_parent(parent)
+    log_to_stderr("WARNING")
+    run(app, own_settings(app, data, since=since), role=Role.WORKER, console=True)

@@ -79,6 +79,9 @@ class Settings:
     pooler: bool = False
     """A pooler in transaction mode stands in front of PostgreSQL."""
     public_url: str | None = None
+    """Where people's browsers reach this app: the way back of every sign-in leads there."""
+    trusted_origins: tuple[str, ...] = ()
+    """Origins that may be called over plain http and on this machine: the demo's own, never from the environment."""
     encryption_keys: str | None = field(default=None, repr=False)
     model: str | None = None
     api_tokens: tuple[ApiToken, ...] = ()

@@ -219,7 +219,10 @@ def test_the_wheel_carries_all_that_is_not_code(tmp_path: Path) -> None:
     )
     (wheel,) = tmp_path.glob("moorings-*.whl")
     packed = set(zipfile.ZipFile(wheel).namelist())
-    static = {path.relative_to(ROOT).as_posix() for path in (ROOT / "bot" / "console" / "static").rglob("*") if path.is_file()}
+    folders = (ROOT / "bot" / "console" / "static", ROOT / "bot" / "server" / "pages")
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    static = {path.relative_to(ROOT).as_posix() for path in files}
+    assert "bot/server/pages/templates/base.html" in static
     revisions = {f"durable_core/migrations/versions/{path.name}" for path in (ROOT / "migrations" / "versions").glob("*.py")}
     assert static
     assert revisions

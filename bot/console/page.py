@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from bot.console.port import ConsolePort, JsonObject
 
     Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+    Revoke: TypeAlias = Callable[[str], Awaitable[int]]
 
 HEARTBEAT_SECONDS = 10.0
 _COOKIE_DAYS = 30
@@ -42,13 +43,21 @@ _log = logging.getLogger("moorings.console")
 
 
 def install_console(
-    app: web.Application, port: ConsolePort, *, key: str, public_port: int, heartbeat: float = HEARTBEAT_SECONDS
+    app: web.Application,
+    port: ConsolePort,
+    *,
+    key: str,
+    public_port: int,
+    heartbeat: float = HEARTBEAT_SECONDS,
+    revoke: Revoke | None = None,
 ) -> None:
     """Add the console to an application: routes, response headers, and an end to open streams at shutdown.
 
     `key` opens the page (`/console/?k=KEY`); `public_port` names the cookie, so that two servers on one host don't share it.
+    `revoke` has the demo's account provider end what it granted to a cast member, and says how much that was; without it the
+    page has no such button.
     """
-    console = _Console(port, key=key, public_port=public_port, heartbeat=heartbeat)
+    console = _Console(port, key=key, public_port=public_port, heartbeat=heartbeat, revoke=revoke)
     app.add_routes(console.routes())
     app.on_response_prepare.append(harden)
     app.on_shutdown.append(console.close)
@@ -57,8 +66,9 @@ def install_console(
 class _Console:
     """The handlers, with what they share."""
 
-    def __init__(self, port: ConsolePort, *, key: str, public_port: int, heartbeat: float) -> None:
+    def __init__(self, port: ConsolePort, *, key: str, public_port: int, heartbeat: float, revoke: Revoke | None) -> None:
         self._port = port
+        self._revoke_tokens = revoke
         self._key = key.encode()
         self._cookie = f"moorings_console_{public_port}"
         self._pass = hmac.new(self._key, b"console cookie", hashlib.sha256).hexdigest()
@@ -83,6 +93,7 @@ class _Console:
             web.get(f"{api}/threads/{{thread}}/timeline", self._call(self._timeline)),
             web.get(f"{api}/threads/{{thread}}/steps/{{step}}", self._call(self._step)),
             web.post(f"{api}/worker/kill", self._call(self._kill)),
+            *([web.post(f"{api}/tokens/revoke", self._call(self._revoke))] if self._revoke_tokens is not None else []),
             web.route("*", f"{api}/{{tail:.*}}", self._call(self._unknown)),
         ]
 
@@ -156,7 +167,8 @@ class _Console:
         raise Refused(404, "unknown_call", f"There is no {request.method} of this address.")
 
     async def _state(self, _request: web.Request) -> web.StreamResponse:
-        return web.json_response({"cast": self._port.cast(), "threads": await self._port.threads()})
+        shown = {"cast": self._port.cast(), "threads": await self._port.threads(), "revokes": self._revoke_tokens is not None}
+        return web.json_response(shown)
 
     async def _thread(self, request: web.Request) -> web.StreamResponse:
         thread = await self._find(request)
@@ -200,6 +212,11 @@ class _Console:
     async def _kill(self, request: web.Request) -> web.StreamResponse:
         await read_body(request, {})
         return web.json_response(await self._port.kill_worker(), status=202)
+
+    async def _revoke(self, request: web.Request) -> web.StreamResponse:
+        body = await read_body(request, {"author": "text"})
+        author = self._speaker(body["author"], field="author")
+        return web.json_response({"revoked": await self._revoke_tokens(author) if self._revoke_tokens is not None else 0})
 
     async def _find(self, request: web.Request) -> JsonObject:
         thread_id = request.match_info["thread"]

@@ -86,6 +86,8 @@ class Page:
     """Something more to know: that access can't be renewed, that another account was connected before."""
     reason: str = ""
     """Why, in a sentence or two, for the person."""
+    error_id: str = ""
+    """FAILED: under which id the log has more, for whoever is asked for help."""
     again: bool = False
     """A fresh link helps: "press Connect in the conversation again"."""
 

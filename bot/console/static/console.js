@@ -4,6 +4,7 @@ import { ApiError, follow, get, part } from "./api.js";
 import { restoreOutgoing, setUpComposer } from "./compose.js";
 import { announce, byId } from "./dom.js";
 import { closeDrawer, setUpFrame } from "./frame.js";
+import { drawRevoking, setUpRevoking } from "./panel.js";
 import { drawCast, drawThreads } from "./side.js";
 import { drawChips, drawThread, setUpThread } from "./thread.js";
 import { drawTurns, drawWorker, pill, setUpInspector, setUpWorker } from "./turns.js";
@@ -16,7 +17,7 @@ const state = {
   cast: [], threads: [], viewer: sessionStorage.getItem("moorings.viewer") ?? localStorage.getItem("moorings.viewer"),
   threadId: null, place: NEW, thread: null, messages: [], turns: [], live: null, agent: null,
   outgoing: restoreOutgoing(), notes: new Map(), forms: new Map(), redraw: new Map(), worker: { state: "up", pid: null },
-  online: true, late: false, loaded: false, loading: false, locked: false, problem: null, jump: true,
+  online: true, late: false, loaded: false, loading: false, locked: false, revokes: false, problem: null, jump: true,
 };
 let stream = null, lateTimer = 0, hideTimer = 0;
 
@@ -28,6 +29,7 @@ function draw() {
   drawThread(state, actions);
   drawTurns(state);
   drawWorker(state);
+  drawRevoking(state);
   drawHead();
   composer.show();
 }
@@ -74,8 +76,8 @@ function reader(read) {
 }
 
 const loadState = reader(async () => {
-  const { cast, threads } = await get("state");
-  Object.assign(state, { cast, threads, loaded: true });
+  const { cast, threads, revokes } = await get("state");
+  Object.assign(state, { cast, threads, revokes, loaded: true });
   if (!cast.some((member) => member.id === state.viewer)) state.viewer = cast[0]?.id ?? null;
 });
 
@@ -227,6 +229,7 @@ async function start() {
   setUpFrame();
   setUpThread();
   setUpWorker(state);
+  setUpRevoking(state);
   setUpInspector();
   drawChips(actions.onSay);
   byId("new-thread").addEventListener("click", actions.onNew);

@@ -15,6 +15,7 @@ export const IDEAS = [
   ["refund 40 for ch_1", "Asks first; Alice may say yes herself"],
   ["refund 140 for ch_1", "Over 100, so only Farah of finance may"],
   ["deploy api", "A workflow that plans, asks, waits and rolls out"],
+  ["issue Broken link", "Needs an account: sign in, and it goes on as you"],
   ["slow 5", "A tool that takes 5 seconds: kill the worker meanwhile"],
   ["stream 40", "Forty words, written as they come"],
   ["fail 2", "The model fails twice, then answers"],

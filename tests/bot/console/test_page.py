@@ -291,3 +291,29 @@ async def test_shutdown_ends_open_streams(port: FakePort) -> None:
     await client.server.close()
     assert port.followers == set()
     await client.close()
+
+
+# What the demo's account provider granted
+
+
+async def test_without_a_provider_there_is_nothing_to_revoke(client: Client) -> None:
+    assert (await (await client.get(f"{API}/state")).json())["revokes"] is False
+    assert await error(await client.post(f"{API}/tokens/revoke", json={"author": "alice"})) == (404, "unknown_call")
+
+
+async def test_the_provider_is_told_whose_tokens_to_revoke(port: FakePort) -> None:
+    told: list[str] = []
+
+    async def revoke(author_id: str) -> int:
+        told.append(author_id)
+        return 2
+
+    app = web.Application()
+    install_console(app, port, key=KEY, public_port=8700, revoke=revoke)
+    async with TestClient(TestServer(app)) as client:
+        assert await error(await client.post(f"{API}/tokens/revoke", json={"author": "alice"})) == (401, "locked")
+        await client.get(f"/console/?k={KEY}")
+        assert (await (await client.get(f"{API}/state")).json())["revokes"] is True
+        assert await error(await client.post(f"{API}/tokens/revoke", json={"author": "mallory"})) == (400, "unknown_author")
+        answer = await client.post(f"{API}/tokens/revoke", json={"author": "alice"})
+        assert (answer.status, await answer.json(), told) == (200, {"revoked": 2}, ["alice"])

@@ -29,6 +29,8 @@ from durable_core.testing.builders import (
 from tests.durable_core.properties.expected import ExpectedAnswer, ExpectedRun
 from tests.durable_core.properties.setting import ADDRESSES, HOOKS, WORKFLOWS, Setting
 
+TOLD = frozenset({AnswerStatus.REFUSED, AnswerStatus.ALREADY_SETTLED, AnswerStatus.COUNTED})
+"""Whoever answered so is owed a word: nothing happens yet, or nothing at all."""
 TELL = (CHANNEL, "tell")
 """Where whoever answered in vain is told so."""
 
@@ -161,7 +163,7 @@ class People(Setting):
             self.expected.answers.append(waiting)
             return
         self.expected.take(run, question, status, by, outcome, override=override, submission_id=given.submission_id)
-        if tell and status in {AnswerStatus.REFUSED, AnswerStatus.ALREADY_SETTLED}:
+        if tell and status in TOLD:
             assert given.tell is not None
             self.expected.owe(run, TELL, given.tell.delivery_id)
 

@@ -15,7 +15,7 @@ from durable_core.model import INTERNAL, AnswerStatus, Buried, Lane, Postponed, 
 from durable_core.testing.acts import WORKERS
 from durable_core.testing.builders import CHANNEL, LEASE, MINUTE, event, post
 from tests.durable_core.properties.expected import ExpectedLane
-from tests.durable_core.properties.people import TELL, People
+from tests.durable_core.properties.people import TELL, TOLD, People
 from tests.durable_core.properties.setting import lane_of
 
 CHANNELS = (None, None, (CHANNEL,), (INTERNAL, "none"))
@@ -146,5 +146,5 @@ class Senders(People):
             status = self.expected.judge(run, question, by, outcome, override=override, waits=False)
         assert receipt.status is status, "a judge was not heard"
         self.expected.take(run, question, status, by, outcome, override=override, submission_id=one.interaction_id)
-        if tell and status in {AnswerStatus.REFUSED, AnswerStatus.ALREADY_SETTLED}:
+        if tell and status in TOLD:
             self.expected.owe(run, TELL, cast("str", verdict.tell and verdict.tell.delivery_id))

@@ -1,0 +1,162 @@
+"""Starting what serves or works: a bot on the local page of demo and dev, with a worker of its own, or what `start` was told.
+
+What lives here: what commands put together before they run. What does not: their options (cli.py), running itself (roles.py).
+Whatever is heavy, and every package that a user's file could shadow, is imported inside a function, after the checks.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bot import preflight
+from bot.operate import start_mark
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from bot.processes import WorkerProcess
+    from bot.roles import Listening
+    from bot.runtime import Runtime
+    from bot.settings import Role, Settings
+
+DEMO_APP = "bot.demo:bot"
+_PUBLIC_URL = "MOORINGS_PUBLIC_URL"
+
+
+def with_console(
+    app: str, data: Path, *, hears: list[str], host: str, port: int, no_open: bool, allow_network: bool, since: int = 0
+) -> None:
+    """Serve a bot with the console page; its worker is a child process, which the page can kill."""
+    preflight.check_host(host, allow_network=allow_network)
+    preflight.check_folder(data)
+    taken = preflight.listening_socket(host, port)
+    bound = int(taken.getsockname()[1])
+    address = address_of(host, bound)
+    environ = _environ(app, address)
+    settings = own_settings(app, data, since=since, environ=environ)
+    _migrate_own(settings)
+    start_mark(data).write_text(f"{since}\n", encoding="utf-8")
+    from bot.console.security import loopback_guard  # noqa: PLC0415
+    from bot.processes import WorkerProcess, child_env, worker_command  # noqa: PLC0415
+    from bot.roles import Listening  # noqa: PLC0415
+    from bot.settings import Role  # noqa: PLC0415
+
+    key = _console_key(data)
+    page = f"{address}/console/?k={key}"
+
+    def mount(web_app: web.Application, runtime: Runtime) -> None:
+        from bot.console.page import install_console  # noqa: PLC0415
+
+        revoke = None
+        if app == DEMO_APP:
+            from bot.demo_provider.serving import install_provider  # noqa: PLC0415
+
+            revoke = install_provider(web_app, folder=data, origin=address).revoke_tokens
+        if runtime.console is not None:
+            install_console(web_app, runtime.console, key=key, public_port=bound, revoke=revoke)
+
+    def ready() -> None:
+        say(f"Moorings console: {page}")
+        for name in hears:
+            say(f"Moorings hears {name} at {address}/channels/{name}/")
+        if not no_open:
+            _open_browser(page)
+
+    # What a platform sends comes from elsewhere, over a tunnel as a rule; its channel proves each request by its signature.
+    guard = loopback_guard(port=bound, spared=("/channels",), allow_network=allow_network)
+    listening = Listening(taken, guards=[guard], mount=mount, on_ready=ready)
+    worker = WorkerProcess(worker_command(app, data=str(data.resolve()), since=since), env=child_env(environ))
+    log_to_stderr("WARNING")
+    run(app, settings, role=Role.WEB, console=True, listening=listening, worker=worker)
+
+
+def _environ(app: str, address: str) -> dict[str, str]:
+    """Say to this process and to its worker where people reach the app, for the way back of a sign-in.
+
+    That is this machine, as long as nothing else is set; the demo's own provider is never elsewhere.
+    """
+    own = app == DEMO_APP or not os.environ.get(_PUBLIC_URL, "").strip()
+    return {**os.environ, **({_PUBLIC_URL: address} if own else {})}
+
+
+def own_settings(app: str, data: Path, *, since: int = 0, environ: dict[str, str] | None = None) -> Settings:
+    """Read the environment for a command that has its own SQLite file and keeps its own keys."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    from bot import settings  # noqa: PLC0415
+
+    read = settings.own_settings(os.environ if environ is None else environ, data)
+    preflight.check_drivers(read)
+    # the demo signs in to a provider that it serves itself, without https; nobody else's app may call its own machine
+    trusted = (read.public_url,) if app == DEMO_APP and read.public_url else ()
+    return replace(read, dormant_before=since, trusted_origins=trusted)
+
+
+def _migrate_own(settings: Settings) -> None:
+    """Bring the command's own file to the newest schema; Alembic is loaded only if there is something to do."""
+    from bot.settings import sqlite_path  # noqa: PLC0415
+    from durable_core import schema  # noqa: PLC0415
+
+    path = sqlite_path(settings.database_url)
+    if path is None or schema.found_version(path) != schema.HEAD:
+        schema.upgrade(settings.database_url, finish=True)
+
+
+def _console_key(data: Path) -> str:
+    import secrets  # noqa: PLC0415
+
+    from bot.settings import kept_secret  # noqa: PLC0415
+
+    return kept_secret(data / "console.key", lambda: secrets.token_urlsafe(24))
+
+
+def say(line: str) -> None:
+    """Write a line in one piece: a worker may write to the same terminal."""
+    print(f"{line}\n", end="", flush=True)
+
+
+def address_of(host: str, port: int) -> str:
+    """Write an address that a browser on this machine opens."""
+    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not listened on
+    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+
+
+def run(
+    app: str,
+    settings: Settings,
+    *,
+    role: Role,
+    console: bool = False,
+    listening: Listening | None = None,
+    worker: WorkerProcess | None = None,
+) -> None:
+    """Run until a signal comes."""
+    import gc  # noqa: PLC0415
+
+    gc.disable()  # a tenth of what importing costs; `run` enables it once all is there
+    import asyncio  # noqa: PLC0415
+
+    from bot import roles  # noqa: PLC0415
+
+    load = partial(preflight.load_app, app)
+    asyncio.run(roles.run(load, settings, role=role, console=console, listening=listening, worker=worker))
+
+
+def log_to_stderr(level: str) -> None:
+    """Log to the terminal."""
+    import logging  # noqa: PLC0415
+
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+
+
+def _open_browser(address: str) -> None:
+    """Open the page beside the server; where there is no screen, a text browser would take the terminal."""
+    import threading  # noqa: PLC0415
+    import webbrowser  # noqa: PLC0415
+
+    if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
