@@ -225,10 +225,23 @@ class Tokens:
             if grant is None:
                 await self._give_up(wanted, found, holder)
             elif not await self._write(wanted, _merged(wanted, found.credential, grant, asked_at), found.version, holder):
-                log.info("a new sign-in to %s overtook the renewal of its token", wanted.need.name)
+                await self._overtaken(wanted, grant)
         finally:
             with contextlib.suppress(Unavailable):  # then it ends by itself
                 await self.store.vault_release(wanted.name, holder)
+
+    async def _overtaken(self, wanted: _Wanted, grant: TokenGrant) -> None:
+        """Leave what was written meanwhile; what came for an account that was disconnected is ended at the provider."""
+        log.info("the renewal of a token of %s was overtaken by a sign-in or a disconnect", wanted.need.name)
+        if await self.store.vault(wanted.name) is None:
+            from bot.connections.protocol import ProtocolError  # noqa: PLC0415
+
+            with contextlib.suppress(ProtocolError):
+                token, hint = (
+                    grant.refresh_token or grant.access_token,
+                    "refresh_token" if grant.refresh_token else "access_token",
+                )
+                await self.provider(wanted.connection).revoke(token, hint)
 
     async def _give_up(self, wanted: _Wanted, found: Found, holder: str) -> None:
         """Forget what nothing renews; an access token that is good a while yet is kept so long."""
@@ -244,7 +257,7 @@ class Tokens:
         under the same lease: it then says so, and the person is asked. Not to ask again would have everybody sign in after each
         outage of a provider.
         """
-        from bot.connections.protocol import ProviderDown, ProviderNonsense, ProviderRefused, ProtocolError  # noqa: PLC0415
+        from bot.connections.protocol import ProtocolError, ProviderDown, ProviderNonsense, ProviderRefused  # noqa: PLC0415
 
         name = wanted.need.name
         provider = self.provider(wanted.connection)
