@@ -34,7 +34,6 @@ from bot.session.ready import ReadyAgent, ready
 from bot.session.runner import SessionRunner
 from bot.sessions import Sessions
 from bot.settings import Role, Settings, version
-from bot.signins.signins import SignIns
 from channels.console import Console, ConsolePlatform
 from channels.contract import Channel, Closable
 from channels.errors import ChannelError
@@ -55,6 +54,7 @@ from durable_core.worker import Held, Worker, WorkerOptions
 
 if TYPE_CHECKING:
     from bot.outgoing import Outgoing
+    from bot.signins.signins import SignIns
 
 log = logging.getLogger("moorings.runtime")
 
@@ -148,7 +148,7 @@ class Runtime:
             self.worker = await self._new_worker()
             await self.worker.start()
             self._sweepers.append(asyncio.create_task(self._sweep(), name="moorings-sweep"))
-        if self.sign_ins is not None and self.sign_ins.wanted:
+        if self.sign_ins is not None:
             self._sweepers.append(asyncio.create_task(self.sign_ins.keep_sweeping(), name="moorings-sign-ins"))
         self._taking = True
         if self.console is not None:
@@ -160,7 +160,7 @@ class Runtime:
 
     async def run_due(self, limit: int | None = None) -> int:
         """In place of `start`: do what is due, then stop; how often a session was taken."""
-        while self.sign_ins is not None and self.sign_ins.wanted and await self.sign_ins.sweep():
+        while self.sign_ins is not None and await self.sign_ins.sweep():
             pass
         return await (await self._new_worker()).until_idle(limit)
 
@@ -313,6 +313,7 @@ async def open_runtime(
         agent = bot.agent_of("console").capitalize()
         board = Board(platform=platform, store=store, streams=streams, taker=taker, answers=answers, agent=agent)
     out = WayOut(bot, settings)
+    connections = Connections(bot.connections, store=store, outgoing=out, public_url=settings.public_url)
     return Runtime(
         bot=bot,
         settings=settings,
@@ -331,9 +332,19 @@ async def open_runtime(
         console=board,
         clock=clock or DatabaseClock(),
         way_out=out,
-        connections=Connections(bot.connections, store=store, outgoing=out, public_url=settings.public_url),
+        connections=connections,
+        sign_ins=_sign_ins(store, connections, by_name),
         options=options or WorkerOptions(concurrency=settings.concurrency, blocked_limit=settings.blocked_seconds),
     )
+
+
+def _sign_ins(store: Store, connections: Connections, channels: dict[str, Channel]) -> SignIns | None:
+    """What people sign in by, where there is something to sign in to."""
+    if not connections.by_name:
+        return None
+    from bot.signins.signins import SignIns  # noqa: PLC0415 - an HTTP client, only where one is used
+
+    return SignIns(store=store, connections=connections, channels=channels)
 
 
 def keys_of(bot: Bot | None, settings: Settings) -> Keys:

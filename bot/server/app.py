@@ -47,7 +47,7 @@ def build_app(
     app.add_routes(health.routes())
     app.add_routes(sessions.routes())
     app.add_routes(PromptRoutes(running.prompts, auth=auth, limits=bounds).routes())
-    if running.sign_ins is not None and running.sign_ins.wanted:
+    if running.sign_ins is not None:
         from bot.server.connect import ConnectRoutes  # noqa: PLC0415 - templates, only where somebody can sign in
 
         app.add_routes(ConnectRoutes(running.sign_ins, limits=bounds).routes())

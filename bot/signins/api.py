@@ -15,11 +15,6 @@ from bot.signins.values import Done, Go, Offer
 class SignInApi(Protocol):
     """Sign-ins, as a browser may use them; `cookies` are those that it sent. Raises: Unavailable."""
 
-    @property
-    def wanted(self) -> bool:
-        """Tell whether there is anything to sign in to."""
-        ...
-
     def public_url(self) -> str:
         """Return the app's own address, without a slash at its end. Raises: NotReady."""
         ...

@@ -123,7 +123,8 @@ class Attempt:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return plain JSON."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        plain = {"stage": self.stage.value, "proof": self.proof.value, "scopes": list[JsonValue](self.scopes)}
+        return {**asdict(self), **plain}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Attempt:

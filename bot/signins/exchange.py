@@ -113,7 +113,7 @@ class Exchange:
         return None if credential is None else credential.account
 
     async def _judged(self, attempt: Attempt, connection: OAuthConnection, grant: TokenGrant, account: Account | None) -> Attempt:
-        missing = [one for one in attempt.scopes if grant.scopes is not None and one not in grant.scopes]
+        missing = connection.lacking(attempt.scopes, grant.scopes) if grant.scopes is not None else ()
         if missing:
             lacks = (
                 f"{connection.title} did not allow all that is needed: {', '.join(missing)} is missing. Nothing was connected."

@@ -36,7 +36,7 @@ class Proofs:
     """What the app's channels know of people."""
 
     channels: Mapping[str, Channel]
-    outgoing: Outgoing
+    outgoing: Callable[[], Outgoing]
     public_url: Callable[[], str]
     providers: dict[tuple[str, str], Provider] = field(default_factory=dict)
 
@@ -116,7 +116,7 @@ class Proofs:
             raise LookupError(f"{name} has no sign-in of its own any more")
         key = (name, repr(sorted(identity.extra.items())))
         if key not in self.providers:
-            self.providers[key] = Provider(_connection(name, identity), self.outgoing, public_url=self.public_url())
+            self.providers[key] = Provider(_connection(name, identity), self.outgoing(), public_url=self.public_url())
         return self.providers[key], identity
 
 

@@ -46,7 +46,7 @@ class SignIns:
         self.store = store
         self.connections = connections
         attempts, settling = Attempts(store=store), Settling(store=store)
-        proofs = Proofs(channels=channels, outgoing=connections.outgoing, public_url=self.public_url)
+        proofs = Proofs(channels=channels, outgoing=lambda: connections.outgoing, public_url=self.public_url)
         exchange = Exchange(attempts=attempts, connections=connections, proofs=proofs)
         self.attempts = attempts
         self.driving = Driving(attempts=attempts, exchange=exchange, settling=settling)
@@ -70,11 +70,6 @@ class SignIns:
             driving=self.driving,
             door=self._door,
         )
-
-    @property
-    def wanted(self) -> bool:
-        """Tell whether there is anything to sign in to."""
-        return bool(self.connections.by_name)
 
     def public_url(self) -> str:
         """Return the app's own address, without a slash at its end. Raises: NotReady."""

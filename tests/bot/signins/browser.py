@@ -62,7 +62,9 @@ class Browser:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self._session.close()
 
-    async def open(self, url: str, *, method: str = "GET", follow: bool = True, headers: Mapping[str, str] | None = None) -> Shown:
+    async def open(
+        self, url: str, *, method: str = "GET", follow: bool = True, headers: Mapping[str, str] | None = None
+    ) -> Shown:
         """Type an address, or follow a link of a message."""
         return await self._load(method, url, site="none", follow=follow, headers=headers)
 

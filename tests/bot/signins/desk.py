@@ -91,10 +91,6 @@ class Replicas:
     def one(self) -> SignIns:
         return self.all[self.turn]
 
-    @property
-    def wanted(self) -> bool:
-        return self.one.wanted
-
     def public_url(self) -> str:
         return self.one.public_url()
 
@@ -149,9 +145,7 @@ class Desk:
         body = sign_in_body(
             prompt_id,
             Account(connection=self.connection.name, title=self.connection.title, scopes=scopes),
-            Origin(
-                requester=who, agent="helper", session_id=claim.run_id, turn_id="turn_0", channel="chat", address=PLACE
-            ),
+            Origin(requester=who, agent="helper", session_id=claim.run_id, turn_id="turn_0", channel="chat", address=PLACE),
             asked_for=["open_issue"],
             action=None,
             expires_at=None,
@@ -193,15 +187,15 @@ class Desk:
 
     async def lines(self) -> list[tuple[str, str]]:
         """Words that were sent to the thread: to whom alone, and what."""
-        rows = await self.store.rows("SELECT delivery_id FROM moor_outbox ORDER BY seq", {})
         found = []
-        while (lane := await self.store.take_lane("test", ms=60_000)) is not None:
+        for lane in await self.store.claim_lanes("test", limit=100, lease_ms=1, items=100):
             for item in lane.items:
                 said = codec.decode(item.body)
                 assert isinstance(said, dict)
                 if said.get("kind") == "notice":
                     found.append((str(said.get("private_to", "")), str(said["text"])))
-        return found if rows else []
+        self.clock.advance(timedelta(milliseconds=2))
+        return found
 
     def later(self, **by: float) -> None:
         self.clock.advance(timedelta(**by))
@@ -232,7 +226,8 @@ async def open_desk(folder: Path, **connection: Any) -> AsyncIterator[Desk]:
         )
         outgoing = Outgoing(trusted=[provider.url])
         everything = [
-            Connections({"tracker": made}, store=store, outgoing=outgoing, public_url="http://127.0.0.1:1") for _ in range(2)
+            Connections({"tracker": made}, store=store, outgoing=lambda: outgoing, public_url="http://127.0.0.1:1")
+            for _ in range(2)
         ]
         replicas = Replicas([SignIns(store=store, connections=one, channels={"chat": chat}) for one in everything])
         runner = runner_of(build_app(replace(FakeApp(), sign_ins=replicas)), drain=1)
@@ -255,8 +250,8 @@ async def open_desk(folder: Path, **connection: Any) -> AsyncIterator[Desk]:
                 runner=runner,
             )
         finally:
-            for one in replicas.all:
-                await one.close()
+            for replica in replicas.all:
+                await replica.close()
             await runner.cleanup()
             await outgoing.close()
             await store.close()
