@@ -107,8 +107,11 @@ class StandIn:
             self.lent_versions.add(kept.version)
             return Access(token=kept.token, version=kept.version)
 
-        outgoing = cast("Any", None)
-        return Lent(needs=tuple(needs), access=access, outgoing=outgoing, loop=asyncio.get_running_loop())
+        async def refuse(need: Need, version: int) -> None:
+            await self.drop(need.connection, self.owner_of(need.connection, requester), version)
+
+        loop, outgoing = asyncio.get_running_loop(), cast("Any", None)
+        return Lent(needs=tuple(needs), access=access, refuse=refuse, outgoing=outgoing, loop=loop)
 
     async def drop(self, connection: OAuthConnection, owner: str, version: int) -> bool:
         assert version in self.lent_versions, "nobody was lent this version"

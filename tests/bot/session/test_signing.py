@@ -250,7 +250,7 @@ async def test_nobody_in_particular_has_no_account(thread: Thread) -> None:
     await thread.say("go", person(""))
     await thread.work()
     assert results(thread) == [
-        (ResultStatus.REJECTED, "GitHub works with the account of whoever asks. (principal_required) The call did not run.")
+        (ResultStatus.REJECTED, "GitHub works with the account of whoever asks (principal_required). The call did not run.")
     ]
 
 
@@ -265,7 +265,7 @@ async def test_the_app_s_own_account_is_connected_by_no_user(thread: Thread) -> 
     (told,) = results(thread)
     assert told == (
         ResultStatus.REJECTED,
-        "Run: moorings connections connect shop. (app_not_connected) The call did not run.",
+        "Run: moorings connections connect shop (app_not_connected). The call did not run.",
     )
     accounts.keep(SHOP, "app:")
     await ask(thread, ("order", {}))
