@@ -50,7 +50,8 @@ def connection(issuer: str) -> OAuthConnection:
         client_id="app",
         client_secret=SECRET,
         issuer=issuer,
-        scopes=("openid", "profile", "email"),
+        scopes=("openid", "profile", "email", "offline_access"),
+        extra={"prompt": "consent"},  # without it, what is renewed ends with the browser's session there
         hosts=(issuer,),
         verifies_email=True,
     )
@@ -113,18 +114,22 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, peer: OidcPeer, *, database: str | None = None, keys: str = "", clock: ManualClock | None = None
+    folder: Path, peer: OidcPeer, *, database: str | None = None, like: Served | None = None
 ) -> AsyncIterator[Served]:
-    """Serve the app in this process until the block ends; without `database`, on a SQLite file of its own."""
-    clock = clock or ManualClock(int(time.time() * 1000))
-    keys = keys or new_key_entry()
+    """Serve the app in this process until the block ends; without `database`, on a SQLite file of its own.
+
+    `like` is another replica of the same app: its clock, keys and public address are this one's, too.
+    """
+    clock = like.clock if like else ManualClock(int(time.time() * 1000))
+    keys = like.keys if like else new_key_entry()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        settings = Settings(folder, database or sqlite_url(folder), encryption_keys=keys, deployment="test", public_url=url)
+        public = like.url if like else url
+        settings = Settings(folder, database or sqlite_url(folder), encryption_keys=keys, deployment="test", public_url=public)
         if database is None:
             upgrade(settings.database_url)
         runtime = await open_runtime(build(peer.issuer), settings, console=True, clock=clock, options=WorkerOptions(poll=0.05))
-        app = build_app(runtime, guards=[loopback_guard()])
+        app = build_app(runtime, guards=[loopback_guard(spared=("/connect",))])
         assert runtime.console is not None
         install_console(app, runtime.console, key=KEY, public_port=0)
         runner = runner_of(app, drain=1.0)
