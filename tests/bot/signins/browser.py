@@ -82,6 +82,12 @@ class Browser:
         assert self.page.next, self.page.text
         return await self._load("GET", urljoin(self.page.url, self.page.next), site="cross-site", follow=follow)
 
+    async def fetch(self, url: str) -> Shown:
+        """Open an address beside the page that is shown, as several tabs at once do."""
+        tab = Browser.__new__(Browser)
+        tab._session, tab.page, tab.visited = self._session, self.page, []
+        return await tab.open(url)
+
     def cookies(self) -> dict[str, str]:
         return {cookie.key: cookie.value for cookie in self._session.cookie_jar}
 
