@@ -121,9 +121,12 @@ class SignIns:
             if kept is None:
                 return NOT_FOUND
             page = await self._door.in_the_way(kept, cookies)
-            if page is None and kept.attempt.stage is Stage.OPENED and kept.attempt.proof is Proof.CODE:
-                page = await self._leaving.wrong_code(kept, form.get("code", ""), path=_path(token))
-            found = page or await self._leaving.leave(kept, cookies)
+            if page is not None:
+                return page
+            going: Kept | Page | None = kept
+            if kept.attempt.stage is Stage.OPENED and kept.attempt.proof is Proof.CODE:
+                going = await self._leaving.code_tried(kept, form.get("code", ""), path=_path(token))
+            found = await self._leaving.leave(going, cookies) if isinstance(going, Kept) else going
             if found is not None:
                 return found
         return replace(NOT_FOUND, kind=PageKind.FAILED, reason=_MOVED)

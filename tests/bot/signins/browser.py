@@ -73,9 +73,17 @@ class Browser:
         action = urljoin(self.page.url, self.page.forms[place])
         return await self._load("POST", action, site=site, form=fields)
 
-    async def post(self, url: str, *, site: str = "", headers: Mapping[str, str] | None = None, **fields: str) -> Shown:
+    async def post(
+        self,
+        url: str,
+        *,
+        site: str = "",
+        headers: Mapping[str, str] | None = None,
+        form: Mapping[str, str] | None = None,
+        **fields: str,
+    ) -> Shown:
         """Send a form that some other page has made up."""
-        return await self._load("POST", url, site=site, form=fields, headers=headers)
+        return await self._load("POST", url, site=site, form={**(form or {}), **fields}, headers=headers)
 
     async def go_on(self, *, follow: bool = True) -> Shown:
         """Let the page leave for where it leaves for by itself."""
