@@ -28,7 +28,6 @@ from tests.bot.signins.browser import Browser, Shown
 from tests.bot.signins.desk import Desk, open_desk, through
 from tests.oidc import SECRET, OidcPeer
 
-pytest_plugins = ["tests.oidc"]
 MALLORY = Principal("chat:mallory", "Mallory", Standing.MEMBER, channel="chat")
 
 
