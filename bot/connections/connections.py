@@ -245,18 +245,16 @@ class Connections:
 
         provider = self.provider(connection)
         tokens = [(credential.refresh_token, "refresh_token"), (credential.access_token, "access_token")]
-        told = None
+        offered, failed = False, False
         for token, hint in tokens:
             if not token:
                 continue
             try:
-                if not await provider.revoke(token, hint):
-                    return None
-                told = True
+                offered |= await provider.revoke(token, hint)
             except ProtocolError as error:
-                log.warning("%s was forgotten here, but could not be revoked there: %s", connection.name, error)
-                return False
-        return told
+                failed = True
+                log.warning("%s was forgotten here, but its %s could not be revoked there: %s", connection.name, hint, error)
+        return False if failed else offered or None
 
     async def listed(self, *, owner: str | None = None, limit: int = 1_000) -> list[Listed]:
         """List what is kept, without opening anything."""
