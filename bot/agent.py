@@ -63,8 +63,11 @@ class Agent:
 
     @property
     def gated(self) -> tuple[Tool, ...]:
-        """The tools with the approval that holds for each: its own, else, of one that writes, its accounts' or the agent's."""
-        return tuple(replace(tool, approval=gate_of(tool, *self._defaults(tool))) for tool in self.offered)
+        """The tools with the approval that holds for each: its own, else, of one that writes, its connection's or the agent's."""
+        return tuple(replace(tool, approval=self._gate(tool)) for tool in self.offered)
+
+    def _gate(self, tool: Tool) -> Approval | None:
+        return gate_of(tool, *(need.connection.approval for need in tool.connections), self.approval)
 
     def problems(self) -> tuple[str, ...]:
         """List everything that keeps this agent from starting."""
@@ -83,16 +86,13 @@ class Agent:
         found += [f"agent {self.name!r}: {count} tools are named {name!r}" for name, count in names.items() if count > 1]
         return tuple(found)
 
-    def _defaults(self, tool: Tool) -> tuple[Approval | When | None, ...]:
-        return (*(need.connection.approval for need in tool.connections), self.approval)
-
     def _approval_problems(self) -> list[str]:
-        """What an approval that isn't the tool's own can't mean, for each tool that it holds for."""
+        """What the agent's approval, or a connection's, can't mean, for each tool that it holds for."""
         found: dict[str, list[str]] = {}
         entries: tuple[object, ...] = tuple(self.tools)
         tools = [tool for tool in entries if isinstance(tool, Tool) and tool.approval is None and tool.effect is Effect.WRITE]
         for tool in tools:
-            approval = gate_of(tool, *self._defaults(tool))
+            approval = self._gate(tool)
             for problem in approval.problems(tool.parameters, masked=tool.secret) if approval is not None else ():
                 found.setdefault(problem, []).append(tool.name)
         return [f"agent {self.name!r}: approval: {problem} (tool {', '.join(names)})" for problem, names in found.items()]
