@@ -14,7 +14,7 @@ from typing import Any, Final
 from bot import participants
 from bot.answers import Answers, Way, belongs
 from bot.cards import prompt_body
-from bot.errors import Problem
+from bot.errors import NotReady, Problem
 from bot.given import option_named
 from bot.principal import Principal
 from bot.session_api import JsonObject, Response, ResponseResult
@@ -200,11 +200,15 @@ class Prompts:
             raise Problem(403, "not_yours", "Only the person who is asked to sign in may have a link. Ask as them.")
         if prompt.kind != SIGN_IN or self.offer is None:
             raise Problem(409, "nothing_to_connect", "This request asks for no account. Answer it by one of its options.")
-        way = Way(via="api", source=f"api:{caller.id}:connect", key=key if key is not None else new_id("key"))
+        source = f"api:{caller.id}:connect"
+        way = Way(via="api", source=source, key=key if key is not None else new_id("key"), hands_over=True)
         receipt = await self._admitted(request_id, CONNECT, principal=caller, place=API_PLACE, way=way)
         if receipt.status is not AnswerStatus.ASIDE:
             raise Problem(409, "nothing_to_connect", explain(receipt) or "There is nothing to connect any more.")
-        offer = await self.offer(request_id)
+        try:
+            offer = await self.offer(request_id)
+        except NotReady as error:
+            raise Problem(503, "not_ready", str(error)) from error
         if not offer.url:
             raise Problem(409, "nothing_to_connect", offer.words)
         return {"url": offer.url, "code": offer.code, "expires_at": iso(offer.expires_at)}
