@@ -300,7 +300,10 @@ async def open_runtime(
         message_bytes=bot.limits.message_bytes,
         leftovers=leftovers,
     )
-    prompts = Prompts(store=store, answers=answers)
+    out = WayOut(bot, settings)
+    connections = Connections(bot.connections, store=store, outgoing=out, public_url=settings.public_url)
+    sign_ins = _sign_ins(store, connections, by_name)
+    prompts = Prompts(store=store, answers=answers, offer=None if sign_ins is None else sign_ins.offer)
     sessions = Sessions(
         store=store,
         streams=streams,
@@ -316,8 +319,6 @@ async def open_runtime(
     if platform is not None:
         agent = bot.agent_of("console").capitalize()
         board = Board(platform=platform, store=store, streams=streams, taker=taker, answers=answers, agent=agent)
-    out = WayOut(bot, settings)
-    connections = Connections(bot.connections, store=store, outgoing=out, public_url=settings.public_url)
     return Runtime(
         bot=bot,
         settings=settings,
@@ -337,7 +338,7 @@ async def open_runtime(
         clock=clock or DatabaseClock(),
         way_out=out,
         connections=connections,
-        sign_ins=_sign_ins(store, connections, by_name),
+        sign_ins=sign_ins,
         options=options or WorkerOptions(concurrency=settings.concurrency, blocked_limit=settings.blocked_seconds),
     )
 
