@@ -32,6 +32,7 @@ from bot.session.handoff import Deploy
 from bot.session.live import WarmHistories
 from bot.session.ready import ReadyAgent, ready
 from bot.session.runner import SessionRunner
+from bot.session.signing import Signing
 from bot.sessions import Sessions
 from bot.settings import Role, Settings, version
 from channels.console import Console, ConsolePlatform
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("moorings.runtime")
 
 CONSOLE_FILE = "console.db"
+CLOSING_SECONDS = 5.0
+"""How long a drain waits for what a sign-in brings; what is cut off then is asked for anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +188,7 @@ class Runtime:
                 transcripts=self.bot.inherit_transcript,
             ),
             keep_ms=self.bot.retention.keep_ms,
+            signing=Signing(accounts=self.connections, private=lambda name: self.channels[name].capabilities.private),
         )
         flows = Runner(
             store=self.store,
@@ -227,7 +231,7 @@ class Runtime:
             await asyncio.wait(self._sweepers)
             self._sweepers.clear()
         if self.sign_ins is not None:
-            await self.sign_ins.close()
+            await self.sign_ins.close(min(seconds, CLOSING_SECONDS))
         if self.worker is not None:
             await self.worker.drain(seconds)
             self.worker = None
@@ -296,7 +300,10 @@ async def open_runtime(
         message_bytes=bot.limits.message_bytes,
         leftovers=leftovers,
     )
-    prompts = Prompts(store=store, answers=answers)
+    out = WayOut(bot, settings)
+    connections = Connections(bot.connections, store=store, outgoing=out, public_url=settings.public_url)
+    sign_ins = _sign_ins(store, connections, by_name)
+    prompts = Prompts(store=store, answers=answers, offer=None if sign_ins is None else sign_ins.offer)
     sessions = Sessions(
         store=store,
         streams=streams,
@@ -312,8 +319,6 @@ async def open_runtime(
     if platform is not None:
         agent = bot.agent_of("console").capitalize()
         board = Board(platform=platform, store=store, streams=streams, taker=taker, answers=answers, agent=agent)
-    out = WayOut(bot, settings)
-    connections = Connections(bot.connections, store=store, outgoing=out, public_url=settings.public_url)
     return Runtime(
         bot=bot,
         settings=settings,
@@ -333,7 +338,7 @@ async def open_runtime(
         clock=clock or DatabaseClock(),
         way_out=out,
         connections=connections,
-        sign_ins=_sign_ins(store, connections, by_name),
+        sign_ins=sign_ins,
         options=options or WorkerOptions(concurrency=settings.concurrency, blocked_limit=settings.blocked_seconds),
     )
 
