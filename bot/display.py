@@ -15,7 +15,8 @@ from enum import Enum
 from pydantic_core import to_jsonable_python
 
 _PADDING = re.compile(r"[ \u3000]{17,}")
-_MARKS = re.compile(r"[\[\]<>`\\]")
+_MARKS = re.compile(r"[\[\]<>`\\]|:(?=//)|(?<=www)\.|(?<=\w)@(?=\w)", re.IGNORECASE)
+"""What begins a link, code or mark-up in Markdown, bare addresses that readers turn into links among them."""
 _EXPONENT_LIMIT = 30
 _PLAIN_SPACES = {" ", "\u3000"}
 _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}

@@ -111,14 +111,17 @@ class KeyRing:
         return tuple(self._wraps)
 
     def wrap(self, session_key: bytes, aad: bytes) -> bytes:
-        """Return a session's raw key encrypted by the current key, bound to `aad` (say, the session's id)."""
+        """Return a session's raw key, or another value, encrypted by the current key and bound to `aad` (say, the session's id).
+
+        Nonces are random: one key of the ring wraps at most 2**32 times.
+        """
         key_id = self._current.encode("ascii")
         header = _VERSION + bytes([len(key_id)]) + key_id
         nonce = secrets.token_bytes(_NONCE)
         return header + nonce + self._wraps[self._current].encrypt(nonce, session_key, _prefixed(header, aad))
 
     def unwrap(self, wrapped: bytes, aad: bytes) -> bytes:
-        """Return the raw key that `wrap` was given.
+        """Return what `wrap` was given.
 
         Raises:
             KeyMissing: the key that wrapped it is not in the ring.

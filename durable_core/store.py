@@ -78,6 +78,17 @@ Claimed keys
        before it is told; every other one gets `done` with the value that was said first, or `pending` with who began. All of it
        is fenced. What is done stays done, also when the value goes with the content of the run that gave it. No event tells of it
        (S32): a claim changes nothing that a run is, and outlives the content of the one that made it.
+Vault
+  S44  Entries of the vault are written by compare-and-set, all of a call or none; of those who write over one version exactly one
+       does. Versions of a name grow, and none comes back, not even after the entry was deleted.
+  S45  A lease has one holder, until it is given back or over, or somebody writes the entry, whoever that is. Under a lease that
+       doesn't stand any more nothing is written.
+  S46  What has expired isn't there: not read, held, listed or due, its name free for another; a purge deletes it. Due are entries
+       whose time has come and that nobody holds, the longest due first.
+  S47  A value is sealed with the ring's current key, bound to name, kind, owner and version. A row that was swapped or changed
+       raises `CannotOpen` where it is read, and stops no other. Wrapping keys anew (S30) covers entries.
+  S48  An answer that is `aside` is owed its word and leaves an audit entry; the prompt, its votes and copies stay as they are.
+       Where its giver may not answer, or the prompt is over, it is refused as any answer.
 Beside the loop
   S41  `prolong` is called from another thread and needs no loop. It is fenced as every write is: what was given back, or has
        another epoch by now, stays as it is.
@@ -300,7 +311,7 @@ class Store(Protocol):
 
     # ── keeping ──
     async def purge(self, *, limit: int) -> list[str]:
-        """Delete the content of ended runs that has been kept long enough; their ids."""
+        """Delete the content of ended runs that has been kept long enough; their ids. Expired entries of the vault go too."""
 
     async def forget(self, run_id: str) -> bool:
         """Delete the content of an ended run now; False when it is gone already or the run is open. Raises `NotFound`."""
@@ -314,7 +325,7 @@ class Store(Protocol):
     async def rewrap(self, *, after: str, limit: int) -> tuple[str | None, int]:
         """Wrap the keys of the next `limit` runs by the current key: where to go on (None at the end), how many changed.
 
-        Keys that the ring can't open are left as they are.
+        After the runs come the entries of the vault. What the ring can't open is left as it is.
         """
 
     async def audit(

@@ -1,6 +1,7 @@
 """The schema, as SQLModel tables; Alembic creates and changes it, admin queries read it, the hot path uses raw SQL on it.
 
-What lives here: tables, keys and indexes, each index beside the query it serves. What does not: statements (`stores/`).
+What lives here: tables, keys and indexes, each index beside the query it serves. What does not: statements (`stores/`), tables
+that belong to no run (`apart.py`).
 Every table starts with the run's id where it has one, so that a store can be partitioned by run. Times are milliseconds.
 """
 
@@ -11,7 +12,10 @@ from typing import ClassVar
 from sqlalchemy import Index, MetaData
 from sqlmodel import Field, SQLModel
 
+from durable_core.apart import RevisionRow, VaultRow, WorkerRow
 from durable_core.columns import bytes_column, int_column, partial_index, text_column
+
+__all__ = ["RevisionRow", "VaultRow", "WorkerRow", "metadata"]
 
 metadata: MetaData = SQLModel.metadata
 PREFIX = "moor_"
@@ -268,6 +272,7 @@ class InteractionRow(SQLModel, table=True):
     at: int = Field(sa_column=int_column())
     place: str = Field(sa_column=text_column(default=""))
     override: int = Field(sa_column=int_column(default="0"))
+    aside: int = Field(sa_column=int_column(default="0"))
 
 
 class AuditRow(SQLModel, table=True):
@@ -368,30 +373,3 @@ class ClaimRow(SQLModel, table=True):
     # whose key seals the value: the run that gave it
     done_run: str | None = Field(sa_column=text_column(nullable=True))
     value: bytes | None = Field(sa_column=bytes_column(nullable=True))
-
-
-class WorkerRow(SQLModel, table=True):
-    """Worker incarnations: which code runs where, and what it can read."""
-
-    __tablename__: ClassVar[str] = "moor_worker"
-
-    owner: str = Field(sa_column=text_column(primary_key=True))
-    deployment: str = Field(sa_column=text_column())
-    min_readable: int = Field(sa_column=int_column())
-    current: int = Field(sa_column=int_column())
-    host: str = Field(sa_column=text_column())
-    pid: int = Field(sa_column=int_column())
-    started_at: int = Field(sa_column=int_column())
-    heartbeat: int = Field(sa_column=int_column())
-    code: str = Field(sa_column=text_column(default=""))
-    workflows: str = Field(sa_column=text_column(default="[]"))
-    revision: str = Field(sa_column=text_column(default=""))
-    gone_at: int | None = Field(sa_column=int_column(nullable=True))
-
-
-class RevisionRow(SQLModel, table=True):
-    """Names of the revisions that were applied: older code tells by them whether it may work on a newer schema."""
-
-    __tablename__: ClassVar[str] = "moor_revision"
-
-    name: str = Field(sa_column=text_column(primary_key=True))

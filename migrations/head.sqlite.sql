@@ -26,7 +26,7 @@ CREATE TABLE moor_alembic (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT moor_alembic_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "moor_alembic" VALUES('0005_pre_prompts');
+INSERT INTO "moor_alembic" VALUES('0006_pre_vault');
 CREATE TABLE moor_audit (
 	n BIGINT NOT NULL, 
 	at BIGINT NOT NULL, 
@@ -99,7 +99,7 @@ CREATE TABLE moor_interaction (
 	attempts BIGINT DEFAULT 0 NOT NULL, 
 	status TEXT, 
 	reason TEXT, 
-	at BIGINT NOT NULL, place TEXT DEFAULT '' NOT NULL, override BIGINT DEFAULT 0 NOT NULL, 
+	at BIGINT NOT NULL, place TEXT DEFAULT '' NOT NULL, override BIGINT DEFAULT 0 NOT NULL, aside BIGINT DEFAULT 0 NOT NULL, 
 	PRIMARY KEY (run_id, interaction_id)
 );
 CREATE TABLE moor_lane (
@@ -178,6 +178,7 @@ INSERT INTO "moor_revision" VALUES('0002_pre_core');
 INSERT INTO "moor_revision" VALUES('0003_pre_versions');
 INSERT INTO "moor_revision" VALUES('0004_pre_claims');
 INSERT INTO "moor_revision" VALUES('0005_pre_prompts');
+INSERT INTO "moor_revision" VALUES('0006_pre_vault');
 CREATE TABLE moor_run (
 	run_id TEXT NOT NULL, 
 	name TEXT NOT NULL, 
@@ -227,6 +228,21 @@ CREATE TABLE moor_step (
 	completed_at BIGINT NOT NULL, 
 	PRIMARY KEY (run_id, n)
 );
+CREATE TABLE moor_vault (
+	name TEXT NOT NULL, 
+	kind TEXT NOT NULL, 
+	owner TEXT NOT NULL, 
+	version BIGINT NOT NULL, 
+	sealed BLOB NOT NULL, 
+	about BLOB NOT NULL, 
+	due_at BIGINT, 
+	expires_at BIGINT, 
+	holder TEXT, 
+	held_until BIGINT, 
+	created_at BIGINT NOT NULL, 
+	changed_at BIGINT NOT NULL, 
+	PRIMARY KEY (name)
+);
 CREATE TABLE moor_vote (
 	run_id TEXT NOT NULL, 
 	prompt_id TEXT NOT NULL, 
@@ -265,3 +281,7 @@ CREATE INDEX moor_run_purge ON moor_run (purge_at) WHERE purge_at IS NOT NULL AN
 CREATE INDEX moor_claim_done ON moor_claim (done_run) WHERE done_run IS NOT NULL;
 CREATE INDEX moor_audit_run ON moor_audit (run_id, n);
 CREATE INDEX moor_audit_prompt ON moor_audit (prompt_id, n);
+CREATE INDEX moor_vault_owner ON moor_vault (owner, name);
+CREATE INDEX moor_vault_kind ON moor_vault (kind, name);
+CREATE INDEX moor_vault_due ON moor_vault (kind, due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX moor_vault_expired ON moor_vault (expires_at) WHERE expires_at IS NOT NULL;

@@ -17,7 +17,7 @@ from bot.turn import posts, signing
 from bot.turn.actions import Closed, Dismiss, Fail, Open, Raised, Refuse, Resolve, Stop
 from bot.turn.change import NO_FLOWS, Begun, Change, Draft, Ended, Flows, NewPrompt, Post
 from bot.turn.children import tasks_settled, tasks_started, tasks_stopped
-from bot.turn.held import MODEL_CALLS
+from bot.turn.held import MODEL_CALLS, waiting_after
 from bot.turn.parts import (
     abandoned,
     action_result,
@@ -146,8 +146,7 @@ def resolved(
 
     ``joined`` and ``refused`` as in ``thought``.
     """
-    gone = {pending.call.call_id for pending in action.run} | {closed.pending.call.call_id for closed in action.closed}
-    rest = tuple(pending for pending in turn.pending if pending.call.call_id not in gone)
+    rest = waiting_after(turn, action)
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": state.sequence}
     ran = tuple(results[pending.call.call_id] for pending in action.run if pending.call.call_id in results)
     shut = tuple(closed_item(closed) for closed in _with_call(action.closed))

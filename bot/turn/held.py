@@ -214,6 +214,12 @@ def quoted_note(note: str) -> str:
     return f'Their note: "{note}"'
 
 
+def waiting_after(turn: Turn, action: Resolve) -> tuple[Pending, ...]:
+    """What a turn still waits for once others of its calls were released or closed."""
+    gone = {one.call.call_id for one in (*action.run, *(closed.pending for closed in action.closed))}
+    return tuple(one for one in turn.pending if one.call.call_id not in gone)
+
+
 # ── what is typed ──
 
 

@@ -165,12 +165,24 @@ def undelivered(view: View, turn: Turn, signal: Undelivered, failed: Copy, pendi
     )
 
 
+def was_cut_off(waited: Pending | None) -> bool:
+    """Whether nobody knows what a call did before it came to wait for an account."""
+    return waited is not None and Purpose.RERUN in (waited.purpose, waited.earlier.purpose if waited.earlier else None)
+
+
+def unrun(words: str, status: ResultStatus, *, begun: int, cut_off: bool) -> tuple[ResultStatus, str]:
+    """Say why a call ends that has no account to act with, and what it did by then."""
+    if cut_off:
+        return ResultStatus.UNKNOWN, f"{words} It was cut off while it ran, and was not run again. {_UNKNOWN}"
+    return status, f"{words} {'It was begun, and was not run again.' if begun else 'The call did not run.'}"
+
+
+_UNKNOWN: Final = "Whether it took effect is not known."
+
+
 def _closed(pending: Pending, status: ResultStatus, words: str) -> Closed:
-    if pending.begun:
-        words += " The call had been begun before, and was not run again."
-    else:
-        words += " The call did not run."
-    return Closed(pending=pending, status=status, content=words)
+    ends, text = unrun(words, status, begun=pending.begun, cut_off=was_cut_off(pending))
+    return Closed(pending=pending, status=ends, content=text)
 
 
 # ── what readers are told ──

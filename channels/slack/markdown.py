@@ -39,6 +39,13 @@ _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?=\S)")
 _QUOTE = re.compile(r"(?: {0,3}>)+ ?")
 _BULLET = re.compile(r"^(\s*)[-*+]\s+")
 
+# What a backslash takes its meaning from (CommonMark 0.31 §2.4) stands aside as a private character while the rest is read.
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
+_ASIDE = re.compile("[\U000f0021-\U000f007e]")
+_ASIDE_BASE = 0xF0000
+_MEANING = frozenset("*_~`:.@")
+_ALONE = re.compile(r"\s*(https?://[^\s<>|]{1,2000})\s*")
+
 # Between the bracket and what follows, so that no reader of either markup takes the two for one; it has no width.
 _JOINER = "\u2060"
 _BOLD_MARK = "\x01"
@@ -126,10 +133,20 @@ def _plain_links(text: str) -> str:
 
 
 def _to_mrkdwn(text: str) -> str:
-    return "\n".join(_line_to_mrkdwn(line) for line in _IMAGE.sub("[", text).split("\n"))
+    text = _ESCAPED.sub(lambda found: chr(_ASIDE_BASE + ord(found[1])), _ASIDE.sub("\ufffd", text))
+    marked = "\n".join(_line_to_mrkdwn(line) for line in _IMAGE.sub("[", text).split("\n"))
+    return _ASIDE.sub(lambda found: _literally(chr(ord(found[0]) - _ASIDE_BASE)), marked)
+
+
+def _literally(char: str) -> str:
+    """Write a character as itself; mrkdwn has no backslashes, and makes links of bare addresses."""
+    return f"{_JOINER}{char}{_JOINER}" if char in _MEANING else escape(char)
 
 
 def _line_to_mrkdwn(line: str) -> str:
+    alone = _ALONE.fullmatch(line)
+    if alone:  # said to be a link, for where Slack makes none by itself
+        return f"<{escape(alone[1])}>"
     quoted = _QUOTE.match(line)
     if quoted:  # however deep: mrkdwn has one level
         return f">{_words_to_mrkdwn(line[quoted.end() :])}"

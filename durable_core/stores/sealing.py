@@ -42,6 +42,7 @@ class Sealing:
         self._size = size
         self._lock = threading.Lock()
         self._cache: OrderedDict[str, SessionKey] = OrderedDict()
+        self._named: set[str] = set()
 
     async def load(self) -> None:
         """Ask a provider for its keys; to be awaited before the store opens. Raises `KeysNotGiven`."""
@@ -80,6 +81,18 @@ class Sealing:
         """
         return self._ring.wrap(self._ring.unwrap(wrapped, _aad(run_id)), _aad(run_id))
 
+    def wrap(self, value: bytes, aad: bytes) -> bytes:
+        """Return a value sealed by the ring's current key itself, bound to `aad`."""
+        return self._ring.wrap(value, aad)
+
+    def unwrap_value(self, sealed: bytes, aad: bytes) -> bytes:
+        """Return what `wrap` was given.
+
+        Raises:
+            KeyMissing, CannotOpen: the ring doesn't hold its key, or it is bound to something else.
+        """
+        return self._ring.unwrap(sealed, aad)
+
     def drop(self, run_ids: set[str]) -> None:
         """Forget the keys of runs."""
         with self._lock:
@@ -110,6 +123,12 @@ class Sealing:
         key = SessionKey(self._ring.unwrap(wrapped, _aad(run_id)))
         self.keep({run_id: key})
         return key
+
+    def tell_unopened(self, name: str, error: DurableError) -> None:
+        """Log once of a process that an entry of the vault doesn't open, though it is looked at again and again."""
+        if name not in self._named:
+            self._named.add(name)
+            log.error("%s can't be opened, and is left alone: %s", name, error)
 
 
 def tell_closed(closed: Mapping[str, DurableError]) -> None:

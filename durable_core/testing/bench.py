@@ -6,6 +6,7 @@ What lives here: making and opening the store under test, its clock, its second 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import ClassVar
@@ -18,6 +19,9 @@ from durable_core.model import Extra
 from durable_core.store import Store
 from durable_core.testing.acts import WORKERS, enrol
 from durable_core.testing.builders import START_MS, message, to_address
+
+RACERS = 20
+"""How many connections race for one thing."""
 
 
 class WindableClock(ManualClock):
@@ -47,6 +51,24 @@ class StoreBench:
         """Change stored rows behind the store's back; by default through an admission's `extra`."""
         forged = Extra(sql=sql, parameters=parameters)
         await store.admit(message(to_address("console:v1:tamper"), extra=(forged,)))
+
+    async def forge(self, store: Store, sql: str, **parameters: str | int | bytes | None) -> None:
+        """Change stored rows; skips where that can't be done."""
+        if not self.tampering:
+            pytest.skip("stored rows can't be changed here")
+        await self.tamper(store, sql, parameters)
+
+    @asynccontextmanager
+    async def racers(self, store: Store, clock: WindableClock, place: Path) -> AsyncIterator[list[Store]]:
+        """Open as many stores on the same data as race; the one there is where data isn't shared."""
+        others = [await self.make(clock, place) for _ in range(RACERS - 1)] if self.shared else []
+        try:
+            for other in others:
+                await other.open()
+            yield [store, *others] if others else [store] * RACERS
+        finally:
+            for other in others:
+                await other.close()
 
     @pytest.fixture
     def clock(self) -> WindableClock:

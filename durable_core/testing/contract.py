@@ -1,4 +1,4 @@
-"""StoreContract: every promise of `store.Store`, S1 to S43, as one suite to subclass.
+"""StoreContract: every promise of `store.Store`, S1 to S48, as one suite to subclass.
 
 What lives here: the sum of the groups. What does not: any test, each is in the module of its concept.
 """
@@ -6,6 +6,7 @@ What lives here: the sum of the groups. What does not: any test, each is in the 
 from __future__ import annotations
 
 from durable_core.testing.admission import Admissions
+from durable_core.testing.asides import Asides
 from durable_core.testing.audits import Audits
 from durable_core.testing.beside import Beside
 from durable_core.testing.claims import Claims
@@ -21,6 +22,7 @@ from durable_core.testing.prompts import Prompts
 from durable_core.testing.quorums import Quorums
 from durable_core.testing.records import Records
 from durable_core.testing.values import Values
+from durable_core.testing.vault import Vault
 from durable_core.testing.workflows import Workflows
 
 __all__ = ["StoreContract"]
@@ -43,6 +45,8 @@ class StoreContract(
     Keeping,
     Deploys,
     KeyClaims,
+    Vault,
+    Asides,
     Beside,
 ):
     """The promises of a store. Subclass it, implement `make`, and let pytest (asyncio mode "auto") collect the subclass.

@@ -6,8 +6,6 @@ What lives here: one winner, three states, the fence, what stays when content go
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,10 +16,9 @@ from durable_core.ids import new_id
 from durable_core.model import Claim, ClaimedKey, ClaimState, KeyRequest
 from durable_core.store import Store
 from durable_core.testing.acts import claim_one, start
-from durable_core.testing.bench import StoreBench, WindableClock
+from durable_core.testing.bench import RACERS, StoreBench, WindableClock
 from durable_core.testing.builders import MINUTE, body, ms, step_commit
 
-RACERS = 20
 KEY = "invoice-17"
 CLAIMED, DONE, PENDING = ClaimState.CLAIMED, ClaimState.DONE, ClaimState.PENDING
 
@@ -43,18 +40,6 @@ async def states(store: Store, claim: Claim, *keys: str) -> list[ClaimState]:
 
 class KeyClaims(StoreBench):
     """Claimed keys: S37."""
-
-    @asynccontextmanager
-    async def racers(self, store: Store, clock: WindableClock, place: Path) -> AsyncIterator[list[Store]]:
-        """Open as many stores on the same data as race; the one there is where data isn't shared."""
-        others = [await self.make(clock, place) for _ in range(RACERS - 1)] if self.shared else []
-        try:
-            for other in others:
-                await other.open()
-            yield [store, *others] if others else [store] * RACERS
-        finally:
-            for other in others:
-                await other.close()
 
     async def test_s37_of_twenty_racing_connections_one_gets_the_key(
         self, store: Store, clock: WindableClock, tmp_path: Path

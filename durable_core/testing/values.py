@@ -30,12 +30,6 @@ SEALED = (
 class Values(StoreBench):
     """Values and time: S23 and S24."""
 
-    async def forge(self, store: Store, sql: str, **parameters: str | int | bytes | None) -> None:
-        """Change stored rows; skips where that can't be done."""
-        if not self.tampering:
-            pytest.skip("stored rows can't be changed here")
-        await self.tamper(store, sql, parameters)
-
     # ── S23 ──
     async def test_s23_no_body_lies_there_in_the_clear(self, store: Store) -> None:
         receipt = await store.admit(message(text=SECRET))

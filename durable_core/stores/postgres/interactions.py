@@ -36,9 +36,9 @@ _POSTPONE: Final = """
 """
 _ANSWER: Final = """
     i.interaction_id, i.run_id, a.source, a.key, a.digest, i.prompt_id, i.option_id, i.outcome, i.principal, i.name, i.via,
-    i.body, i.note, i.place, i.override, i.epoch
+    i.body, i.note, i.place, i.override, i.aside, i.epoch
 """
-_ANSWER_WIDTH: Final = 16
+_ANSWER_WIDTH: Final = 17
 _UNDECIDED: Final = f"""
     SELECT {_ANSWER}, i.owner, i.status
     FROM moor_interaction i JOIN moor_admission a ON a.run_id = i.run_id AND a.submission_id = i.interaction_id
@@ -146,7 +146,7 @@ def _interaction(tx: Tx, interaction_id: str, row: Row | None) -> Interaction:
 def _answer(tx: Tx, row: Row) -> PromptAnswer:
     """Read `_ANSWER`."""
     interaction_id, run_id, source, key, digest, prompt_id, option_id, outcome, principal, name, via, body, note, *rest = row
-    place, override = rest[:2]
+    place, override, aside = rest[:3]
     return PromptAnswer(
         source=source,
         key=key,
@@ -163,4 +163,5 @@ def _answer(tx: Tx, row: Row) -> PromptAnswer:
         body=tx.open(run_id, body, sealing.interaction_body(interaction_id)),
         where=place,
         override=bool(override),
+        aside=bool(aside),
     )

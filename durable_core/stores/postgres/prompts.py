@@ -39,8 +39,9 @@ _LOCK: Final = f"""
 _PROMPT: Final = f"SELECT {votes.PROMPT} FROM moor_prompt p WHERE p.prompt_id = $1"
 _INTERACTION: Final = """
     INSERT INTO moor_interaction
-        (run_id, interaction_id, prompt_id, option_id, outcome, principal, name, via, body, note, due_at, at, place, override)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+        (run_id, interaction_id, prompt_id, option_id, outcome, principal, name, via, body, note, due_at, at, place, override,
+         aside)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 """
 _STORED: Final = """
     SELECT a.run_id, a.outcome, a.detail, i.prompt_id
@@ -217,6 +218,7 @@ async def _leave(tx: Tx, asked: Asked, answer: PromptAnswer) -> None:
         asked.at,
         answer.where,
         int(answer.override),
+        int(answer.aside),
     )
     tx.changed.add(run_id)
 

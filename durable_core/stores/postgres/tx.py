@@ -174,6 +174,11 @@ class Tx:
         return key
 
     @property
+    def sealing(self) -> Sealing:
+        """What seals entries of the vault, which have no run."""
+        return self._sealing
+
+    @property
     def current_key_id(self) -> str:
         """The id of the key that wraps runs' keys now."""
         return self._sealing.current_id

@@ -35,9 +35,9 @@ _POSTPONE: Final = """
 """
 _ANSWER: Final = """
     i.run_id, a.source, a.key, a.digest, i.prompt_id, i.option_id, i.outcome, i.principal, i.name, i.via, i.body, i.note,
-    i.place, i.override
+    i.place, i.override, i.aside
 """
-_ANSWER_WIDTH: Final = 14
+_ANSWER_WIDTH: Final = 15
 _UNDECIDED: Final = f"""
     SELECT {_ANSWER}, i.epoch, i.owner, i.status
     FROM moor_admission a JOIN moor_interaction i ON i.run_id = a.run_id AND i.interaction_id = a.submission_id
@@ -130,7 +130,7 @@ def _interaction(tx: Tx, at: tuple[str, str], row: Row) -> Interaction:
 
 def _answer_of(tx: Tx, interaction_id: str, row: Row) -> PromptAnswer:
     """Read `_ANSWER`."""
-    run_id, source, key, digest, prompt_id, option_id, outcome, principal, name, via, body, note, place, override = row[
+    run_id, source, key, digest, prompt_id, option_id, outcome, principal, name, via, body, note, place, override, aside = row[
         :_ANSWER_WIDTH
     ]
     return PromptAnswer(
@@ -149,4 +149,5 @@ def _answer_of(tx: Tx, interaction_id: str, row: Row) -> PromptAnswer:
         body=tx.open(run_id, body, sealing.interaction_body(interaction_id)),
         where=place,
         override=bool(override),
+        aside=bool(aside),
     )

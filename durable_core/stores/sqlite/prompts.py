@@ -35,8 +35,9 @@ _PROMPT: Final = f"""
 """
 _INTERACTION: Final = """
     INSERT INTO moor_interaction
-        (run_id, interaction_id, prompt_id, option_id, outcome, principal, name, via, body, note, due_at, at, place, override)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        (run_id, interaction_id, prompt_id, option_id, outcome, principal, name, via, body, note, due_at, at, place, override,
+         aside)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _STORED: Final = """
     SELECT a.run_id, a.outcome, a.detail, i.prompt_id
@@ -210,6 +211,7 @@ def _leave(tx: Tx, asked: Asked, answer: PromptAnswer) -> None:
             asked.at,
             answer.where,
             int(answer.override),
+            int(answer.aside),
         ),
     )
     tx.changed.add(run_id)

@@ -11,11 +11,12 @@ from typing import Final
 
 from durable_core.crypto import wrapped_by
 from durable_core.errors import Broken, ContentGone, DurableError, NotFound
+from durable_core.keys import IN_VAULT
 from durable_core.model import EventDraft, RunStatus
 from durable_core.stores import cells
 from durable_core.stores.cells import Cell
 from durable_core.stores.sealing import tell_closed
-from durable_core.stores.sqlite import events
+from durable_core.stores.sqlite import events, vaults
 from durable_core.stores.sqlite.tx import Tx
 
 GRACE_MS: Final = 60_000
@@ -49,10 +50,11 @@ _PORTION: Final = 256
 
 
 def purge(tx: Tx, *, limit: int) -> list[str]:
-    """Delete the content of ended runs that has been kept long enough; return their ids."""
+    """Delete content of ended runs that has been kept long enough, and what has expired of the vault; return the runs' ids."""
     due = [run_id for (run_id,) in tx.all(_DUE, {"now": tx.now, "grace": GRACE_MS, "limit": limit})]
     for run_id in due:
         _shred(tx, run_id)
+    vaults.purge(tx)
     return due
 
 
@@ -74,8 +76,11 @@ def forget(tx: Tx, run_id: str) -> bool:
 def rewrap(tx: Tx, *, after: str, limit: int) -> tuple[str | None, int]:
     """Wrap the keys of the next runs by the ring's current key; return where to go on, None at the end, and how many changed.
 
-    A key that the ring can't open stays as it is: the others must not wait for it.
+    After the runs come the entries of the vault. What the ring can't open stays as it is: the others must not wait for it.
     """
+    if after.startswith(IN_VAULT):
+        following, changed = vaults.rewrap(tx, after=after.removeprefix(IN_VAULT), limit=limit)
+        return (None if following is None else IN_VAULT + following), changed
     changed = 0
     closed: dict[str, DurableError] = {}
     found = tx.all(_WRAPPED, (after, limit))
@@ -87,7 +92,9 @@ def rewrap(tx: Tx, *, after: str, limit: int) -> tuple[str | None, int]:
             else:
                 changed += tx.run(_REWRAP, (anew, run_id, wrapped))
     tell_closed(closed)
-    return (found[-1][0] if len(found) == limit else None), changed
+    if len(found) == limit:
+        return found[-1][0], changed
+    return (IN_VAULT if tx.one("SELECT 1 FROM moor_vault LIMIT 1") else None), changed
 
 
 def redact(tx: Tx, run_id: str, bodies: Mapping[str, bytes], drafts: Sequence[EventDraft]) -> int:
