@@ -10,14 +10,17 @@ import contextlib
 import logging
 import sys
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from bot import formats
 from bot.access import members_only
 from bot.answers import Answers
 from bot.app import Bot
+from bot.connections.connections import Connections
+from bot.connections.declared import address_problems
 from bot.console.board import Board
 from bot.egress import Egress
-from bot.errors import NotReady
+from bot.errors import BadApp, NotReady
 from bot.flows.surface import InConversation
 from bot.ingress import Ingress, Taken
 from bot.leftovers import Leftovers
@@ -49,6 +52,9 @@ from durable_core.streams import Streams
 from durable_core.versions import fingerprint
 from durable_core.worker import Held, Worker, WorkerOptions
 
+if TYPE_CHECKING:
+    from bot.outgoing import Outgoing
+
 log = logging.getLogger("moorings.runtime")
 
 CONSOLE_FILE = "console.db"
@@ -79,6 +85,27 @@ class Duties:
         await self.answers.evaluate(interaction)
 
 
+@dataclass(slots=True)
+class WayOut:
+    """The guarded HTTP client of a process, made when it is first asked for: importing it takes long, and many need none.
+
+    Beside public hosts it reaches the origins that the settings and the author's connections name.
+    """
+
+    bot: Bot
+    settings: Settings
+    made: Outgoing | None = None
+
+    def __call__(self) -> Outgoing:
+        """Return it."""
+        if self.made is None:
+            from bot.outgoing import Outgoing  # noqa: PLC0415 - see above
+
+            named = (origin for connection in self.bot.connections.values() for origin in connection.trusted)
+            self.made = Outgoing(trusted=(*self.settings.trusted_origins, *named))
+        return self.made
+
+
 @dataclass(slots=True, kw_only=True)
 class Runtime:
     """One process's running app. `start` begins, `drain` stops taking work, `close` ends."""
@@ -99,11 +126,18 @@ class Runtime:
     platform: ConsolePlatform | None
     console: Board | None
     clock: Clock
+    connections: Connections
+    way_out: WayOut
     options: WorkerOptions = field(default_factory=WorkerOptions)
     worker: Worker | None = None
     _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
     _taking: bool = False
     _sweeper: asyncio.Task[None] | None = None
+
+    @property
+    def outgoing(self) -> Outgoing:
+        """The one guarded way out."""
+        return self.way_out()
 
     async def start(self) -> None:
         """Begin to work, and take what the console's platform could not hand over before."""
@@ -194,7 +228,10 @@ class Runtime:
         await self.drain(0)
         self.streams.stop()
         await self._stack.aclose()
+        await self.connections.close()
         await self.store.close()
+        if self.way_out.made is not None:
+            await self.way_out.made.close()
         if self.platform is not None:
             await self.platform.close()
         places: tuple[object, ...] = tuple(self.channels.values())
@@ -220,6 +257,8 @@ async def open_runtime(
     platform = ConsolePlatform(settings.data / CONSOLE_FILE) if console else None
     channels: list[Channel] = [*bot.channels, *([Console(platform)] if platform is not None else [])]
     bot.check(channels[len(bot.channels) :])
+    if problems := address_problems(bot.connections.values(), settings.public_url):
+        raise BadApp(tuple(problems))
     agents = {agent.name: ready(agent, model=_model(settings, agent.model)) for agent in bot.agents}
     store = open_store(settings.database_url, keys=keys, clock=clock or DatabaseClock(), options=store_options(settings))
     await store.open()
@@ -264,6 +303,7 @@ async def open_runtime(
     if platform is not None:
         agent = bot.agent_of("console").capitalize()
         board = Board(platform=platform, store=store, streams=streams, taker=taker, answers=answers, agent=agent)
+    out = WayOut(bot, settings)
     return Runtime(
         bot=bot,
         settings=settings,
@@ -281,6 +321,8 @@ async def open_runtime(
         platform=platform,
         console=board,
         clock=clock or DatabaseClock(),
+        way_out=out,
+        connections=Connections(bot.connections, store=store, outgoing=out, public_url=settings.public_url),
         options=options or WorkerOptions(concurrency=settings.concurrency, blocked_limit=settings.blocked_seconds),
     )
 
