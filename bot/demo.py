@@ -1,7 +1,7 @@
 """The demo's agent and what its tools act on.
 
-What lives here: tools, a workflow, a small payments ledger, an account to sign in to, the agent, the app. What does not: the script
-that drives them (scripted.py), the account's provider (demo_provider/), the page and the command.
+What lives here: tools, a workflow, a small payments ledger, a connection, the agent, the app. What does not: the script that
+drives them (scripted.py), the provider of its accounts (demo_provider/), the page and the command.
 """
 
 from __future__ import annotations
