@@ -54,6 +54,7 @@ from durable_core.worker import Held, Worker, WorkerOptions
 
 if TYPE_CHECKING:
     from bot.outgoing import Outgoing
+    from bot.signins.signins import SignIns
 
 log = logging.getLogger("moorings.runtime")
 
@@ -129,10 +130,11 @@ class Runtime:
     connections: Connections
     way_out: WayOut
     options: WorkerOptions = field(default_factory=WorkerOptions)
+    sign_ins: SignIns | None = None
     worker: Worker | None = None
     _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
     _taking: bool = False
-    _sweeper: asyncio.Task[None] | None = None
+    _sweepers: list[asyncio.Task[None]] = field(default_factory=list)
 
     @property
     def outgoing(self) -> Outgoing:
@@ -145,7 +147,9 @@ class Runtime:
         if self.role is not Role.WEB:
             self.worker = await self._new_worker()
             await self.worker.start()
-            self._sweeper = asyncio.create_task(self._sweep(), name="moorings-sweep")
+            self._sweepers.append(asyncio.create_task(self._sweep(), name="moorings-sweep"))
+        if self.sign_ins is not None:
+            self._sweepers.append(asyncio.create_task(self.sign_ins.keep_sweeping(), name="moorings-sign-ins"))
         self._taking = True
         if self.console is not None:
             await self.console.start()
@@ -156,6 +160,8 @@ class Runtime:
 
     async def run_due(self, limit: int | None = None) -> int:
         """In place of `start`: do what is due, then stop; how often a session was taken."""
+        while self.sign_ins is not None and await self.sign_ins.sweep():
+            pass
         return await (await self._new_worker()).until_idle(limit)
 
     async def _new_worker(self) -> Worker:
@@ -190,7 +196,7 @@ class Runtime:
             deps=deps,
         )
         flows.abilities = abilities
-        egress = Egress(store=self.store, channels=self.channels, owner=owner, leftovers=self.leftovers)
+        egress = Egress(store=self.store, channels=self.channels, owner=owner, leftovers=self.leftovers, sign_ins=self.sign_ins)
         duties = Duties(runner=runner, flows=flows, egress=egress, answers=self.answers)
         deployment = self.settings.deployment
         return Worker(self.store, duties, owner=owner, deployment=deployment, abilities=abilities, options=self.options)
@@ -215,10 +221,13 @@ class Runtime:
         self._taking = False
         if self.console is not None:
             await self.console.stop()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.wait({self._sweeper})
-            self._sweeper = None
+        for sweeper in self._sweepers:
+            sweeper.cancel()
+        if self._sweepers:
+            await asyncio.wait(self._sweepers)
+            self._sweepers.clear()
+        if self.sign_ins is not None:
+            await self.sign_ins.close()
         if self.worker is not None:
             await self.worker.drain(seconds)
             self.worker = None
@@ -304,6 +313,7 @@ async def open_runtime(
         agent = bot.agent_of("console").capitalize()
         board = Board(platform=platform, store=store, streams=streams, taker=taker, answers=answers, agent=agent)
     out = WayOut(bot, settings)
+    connections = Connections(bot.connections, store=store, outgoing=out, public_url=settings.public_url)
     return Runtime(
         bot=bot,
         settings=settings,
@@ -322,9 +332,19 @@ async def open_runtime(
         console=board,
         clock=clock or DatabaseClock(),
         way_out=out,
-        connections=Connections(bot.connections, store=store, outgoing=out, public_url=settings.public_url),
+        connections=connections,
+        sign_ins=_sign_ins(store, connections, by_name),
         options=options or WorkerOptions(concurrency=settings.concurrency, blocked_limit=settings.blocked_seconds),
     )
+
+
+def _sign_ins(store: Store, connections: Connections, channels: dict[str, Channel]) -> SignIns | None:
+    """What people sign in by, where there is something to sign in to."""
+    if not connections.by_name:
+        return None
+    from bot.signins.signins import SignIns  # noqa: PLC0415 - an HTTP client, only where one is used
+
+    return SignIns(store=store, connections=connections, channels=channels)
 
 
 def keys_of(bot: Bot | None, settings: Settings) -> Keys:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 from pydantic import JsonValue
 
 from bot.principal import Principal
+from bot.signins.api import SignInApi
 from bot.turn.state import TurnPolicy
 from channels.http import WebhookRequest, WebhookResponse
 
@@ -157,6 +158,9 @@ class RunningApp(Protocol):
 
     @property
     def prompts(self) -> PromptApi: ...
+
+    @property
+    def sign_ins(self) -> SignInApi | None: ...
 
     async def ready(self) -> bool:
         """Tell whether new work would be taken."""

@@ -21,6 +21,7 @@ from bot.session_api import (
     ResponseResult,
     ResponseStatus,
 )
+from bot.signins.api import SignInApi
 from bot.turn.state import TurnPolicy
 from channels.errors import InvalidSignature
 from channels.http import WebhookRequest, WebhookResponse
@@ -238,6 +239,7 @@ class FakeApp:
 
     sessions: FakeSessions = field(default_factory=FakeSessions)
     prompts: FakePrompts = field(default_factory=FakePrompts)
+    sign_ins: SignInApi | None = None
     taking: bool = True
     requests: list[WebhookRequest] = field(default_factory=list)
 
