@@ -32,6 +32,7 @@ from bot.session.handoff import Deploy
 from bot.session.live import WarmHistories
 from bot.session.ready import ReadyAgent, ready
 from bot.session.runner import SessionRunner
+from bot.session.signing import Signing
 from bot.sessions import Sessions
 from bot.settings import Role, Settings, version
 from channels.console import Console, ConsolePlatform
@@ -185,6 +186,7 @@ class Runtime:
                 transcripts=self.bot.inherit_transcript,
             ),
             keep_ms=self.bot.retention.keep_ms,
+            signing=Signing(accounts=self.connections, private=lambda name: self.channels[name].capabilities.private),
         )
         flows = Runner(
             store=self.store,

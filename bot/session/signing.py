@@ -147,7 +147,7 @@ class Signing:
 
     def _lacks(self, turn: Turn, one: Guarded, found: NeedsSignIn | Barred, *, refused: str = "") -> Wanted | ResultItem:
         if isinstance(found, Barred):
-            return one.closed(f"{found.reason} ({found.code})")
+            return one.closed(f"{found.reason.removesuffix('.')} ({found.code}).")
         reason: Reason = "refused" if found.need.name == refused else found.reason
         return self._wanted(turn, one, found.need, reason, found.scopes)
 

@@ -95,7 +95,7 @@ def thought(
         events.append(Draft(type="message.completed", data=finish, refs=(("message", f"step:{n}#/items/0/text"),)))
     events += [action_result(here, item) for item in results if item.call_id in refused]
     events += tasks_started(turn, flows.pending)
-    events += requests(turn, prompts)
+    events += requests(turn, prompts, joined)
     usage: dict[str, JsonValue] = {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
     events.append(Draft(type="step.completed", data={**here, "finish_reason": FINISH_WORDS[reply.finish], "usage": usage}))
     after = replace(
@@ -155,7 +155,7 @@ def resolved(
     events += tasks_settled(turn, action.closed)
     events += [action_result(here, item) for item in (*ran, *shut) if item in shut or item.call_id in refused]
     announced = bool(action.run) or (begun is not None and begun.announced)
-    events += requests(turn, again)
+    events += requests(turn, again, joined)
     if announced:
         events.append(Draft(type="step.completed", data={**here, "finish_reason": "tool-calls" if action.run else "other"}))
     events += [message_received(state, turn, message) for message in action.steer]

@@ -188,11 +188,12 @@ def _closed(pending: Pending, status: ResultStatus, words: str) -> Closed:
 # ── what readers are told ──
 
 
-def required(turn: Turn, prompt: NewPrompt) -> Draft:
-    """Tell readers whose account is waited for."""
+def required(turn: Turn, prompt: NewPrompt, joined: Sequence[Pending]) -> Draft:
+    """Tell readers whose account is waited for, and by which calls."""
+    others = [one.call.call_id for one in joined if one.prompt_id == prompt.prompt_id]
     data: dict[str, JsonValue] = {
         "turn_id": turn.turn_id,
-        "call_id": prompt.call.call_id,
+        "call_ids": [prompt.call.call_id, *others],
         "request_id": prompt.prompt_id,
         "name": prompt.connection,
         "title": prompt.body.get("title"),
