@@ -189,7 +189,7 @@ class Connections:
         scopes: Sequence[str] = (),
         also: Sequence[VaultWrite] = (),
     ) -> int | None:
-        """Keep what a sign-in brought in place of what there was; returns its version. ``scopes`` is what was asked for.
+        """Keep what a sign-in brought in place of what there was; returns its version. ``scopes`` is what was asked for, if more.
 
         ``also`` is written in the same transaction: the attempt that says "connected" and what was brought stand together, or
         neither does; then None is returned.
@@ -199,7 +199,7 @@ class Connections:
             access_token=grant.access_token,
             refresh_token=grant.refresh_token,
             expires_at=None if grant.expires_in is None else now + grant.expires_in * 1000,
-            scopes=tuple(grant.scopes if grant.scopes is not None else scopes),
+            scopes=tuple(grant.scopes if grant.scopes is not None else scopes or connection.scopes),
             subject=account.subject if account is not None else "",
             account=(account.name or account.email or account.subject) if account is not None else "",
             issuer=await self._issuer(connection),
@@ -260,18 +260,16 @@ class Connections:
 
         provider = self.provider(connection)
         tokens = [(credential.refresh_token, "refresh_token"), (credential.access_token, "access_token")]
-        told = None
+        offered, failed = False, False
         for token, hint in tokens:
             if not token:
                 continue
             try:
-                if not await provider.revoke(token, hint):
-                    return None
-                told = True
+                offered |= await provider.revoke(token, hint)
             except ProtocolError as error:
-                log.warning("%s was forgotten here, but could not be revoked there: %s", connection.name, error)
-                return False
-        return told
+                failed = True
+                log.warning("%s was forgotten here, but its %s could not be revoked there: %s", connection.name, hint, error)
+        return False if failed else offered or None
 
     async def listed(self, *, owner: str | None = None, limit: int = 1_000) -> list[Listed]:
         """List what is kept, without opening anything."""
