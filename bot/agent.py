@@ -63,8 +63,11 @@ class Agent:
 
     @property
     def gated(self) -> tuple[Tool, ...]:
-        """The tools with the approval that holds for each: its own, else, of one that writes, the agent's."""
-        return tuple(replace(tool, approval=gate_of(tool, self.approval)) for tool in self.offered)
+        """The tools with the approval that holds for each: its own, else, of one that writes, its connection's or the agent's."""
+        return tuple(replace(tool, approval=self._gate(tool)) for tool in self.offered)
+
+    def _gate(self, tool: Tool) -> Approval | None:
+        return gate_of(tool, *(need.connection.approval for need in tool.connections), self.approval)
 
     def problems(self) -> tuple[str, ...]:
         """List everything that keeps this agent from starting."""
@@ -84,14 +87,12 @@ class Agent:
         return tuple(found)
 
     def _approval_problems(self) -> list[str]:
-        """What the agent's approval can't mean, for each tool that it holds for."""
-        if self.approval is None:
-            return []
+        """What the agent's approval, or a connection's, can't mean, for each tool that it holds for."""
         found: dict[str, list[str]] = {}
         entries: tuple[object, ...] = tuple(self.tools)
         tools = [tool for tool in entries if isinstance(tool, Tool) and tool.approval is None and tool.effect is Effect.WRITE]
         for tool in tools:
-            approval = gate_of(tool, self.approval)
+            approval = self._gate(tool)
             for problem in approval.problems(tool.parameters, masked=tool.secret) if approval is not None else ():
                 found.setdefault(problem, []).append(tool.name)
         return [f"agent {self.name!r}: approval: {problem} (tool {', '.join(names)})" for problem, names in found.items()]

@@ -29,7 +29,7 @@ from bot.rights import Rights, storable
 from bot.session.edits import NotEdited
 from bot.session.ready import ReadyAgent
 from bot.settling import counted_events, giver, giver_json, settled_events, shown_name
-from bot.telling import ELSEWHERE, ENDED, NOT_ALLOWED, UNCHANGED_OVERRIDE, UNKNOWN_AUTHOR, tell
+from bot.telling import ELSEWHERE, ENDED, NO_LINK_HERE, NOT_ALLOWED, NOT_YOURS, UNCHANGED_OVERRIDE, UNKNOWN_AUTHOR, link, tell
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
@@ -75,6 +75,8 @@ class Way:
     """From where, for the audit; else it is `at`."""
     submission_id: str | None = None
     """The answer's id, where it was made before."""
+    hands_over: bool = False
+    """A link that is asked for is the answer to this very call, and told nowhere else."""
     together: tuple[str, ...] = ()
     """The ids of all answers of one click: what came of them is told in one."""
 
@@ -141,12 +143,17 @@ class Answers:
             refused = ELSEWHERE
         if refused is None and override is None:
             refused = await self._denied_at_once(prompt, principal, place)
+        if refused is None and read.aside:
+            refused = _no_link(prompt, principal, way, override)
         told, not_made = await self._note(prompt, read if left is None else replace(read, edits={}), override)
         refused = refused or not_made
         # whom a list names is looked up too, where the platform has to be asked who they are: access may say no
         judge = "edits" in told or (prompt.policy is AnswerPolicy.LISTED and override is None and self.people.asks(principal))
         at_once = not judge and (prompt.policy is not AnswerPolicy.FUNCTION or override is not None)
         submission_id = way.submission_id or new_id("sub")
+        owed = tell(way.tell_at, way.together or (submission_id,), principal)
+        if read.aside and refused is None and prompt.outcome is None and way.at is not None:
+            owed = link(prompt, way.at, principal)
         answer = PromptAnswer(
             source=way.source,
             key=way.key,
@@ -162,12 +169,13 @@ class Answers:
             via=way.via,
             body=codec.encode({**giver_json(principal, place, way.tell_at, way.together), "edited": "edits" in told}),
             refused=refused,
-            tell=tell(way.tell_at, way.together or (submission_id,), principal),
-            events=settled_events(prompt, principal, read.outcome, reason=override) if at_once else (),
+            tell=owed,
+            events=settled_events(prompt, principal, read.outcome, reason=override) if at_once and not read.aside else (),
             counted=counted_events(prompt, principal) if at_once else (),
             where=way.place,
             judge=judge,
             override=override is not None,
+            aside=read.aside,
         )
         return await self.store.answer(answer)
 
@@ -301,6 +309,15 @@ class Answers:
         if not told.get("edits"):
             return FORGOTTEN if edited_call else None
         return await self.rights.edit_refusal(prompt, interaction.run_name, principal, told)
+
+
+def _no_link(prompt: Prompt, principal: Principal, way: Way, override: str | None) -> str | None:
+    """Why somebody gets no link: it connects the account of who asked, so nobody else may have it, whatever their rights."""
+    if prompt.outcome is not None:  # whoever settled it is named
+        return None
+    if override is not None or principal.anonymous or principal.id != prompt.requester:
+        return NOT_YOURS
+    return NO_LINK_HERE if way.at is None and not way.hands_over else None
 
 
 def belongs(prompt: Prompt, session_id: str) -> bool:

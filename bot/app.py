@@ -15,6 +15,8 @@ from typing import Any, TypeAlias
 from bot.access import AccessPolicy, members_only
 from bot.agent import Agent
 from bot.answerers import Resolver, group_problems
+from bot.connections.connection import OAuthConnection
+from bot.connections.declared import connection_problems, declared
 from bot.errors import BadApp
 from bot.retention import Retention, RetentionSpec
 from bot.settings import Settings
@@ -37,6 +39,7 @@ class Bot:
     `lifetime` ends a session that long after it began or moved to a new version, once its turn has settled; None never does.
     `groups` says who is in a `group(name)` that may answer: a function of the person, plain or async, or a channel's group.
     `workflows` are those that no agent offers as a tool, but that others start.
+    `connections` are the accounts that workflows act with; those that tools name in `connections=` are known by that.
     `inherit_transcript` gives the session that follows one which no version can read any more what was said there, as data.
     """
 
@@ -55,6 +58,7 @@ class Bot:
         inherit_transcript: bool = False,
         groups: Mapping[str, Resolver] | None = None,
         workflows: Sequence[Workflow] = (),
+        connections: Sequence[OAuthConnection] = (),
     ) -> None:
         self.agents = tuple(agents)
         self.channels = tuple(channels)
@@ -68,6 +72,7 @@ class Bot:
         self.inherit_transcript = inherit_transcript
         self.groups = dict(groups or {})
         self.workflows = tuple(workflows)
+        self.given_connections = tuple(connections)
 
     @property
     def lifetime_ms(self) -> int | None:
@@ -79,6 +84,11 @@ class Bot:
         """The workflows of its agents, and those that only workflows start."""
         tools = [workflow for agent in self.agents for workflow in agent.workflows]
         return Registry(dict.fromkeys([*tools, *self.workflows]))
+
+    @property
+    def connections(self) -> dict[str, OAuthConnection]:
+        """Every connection by its name: those of its tools' needs, and those given for workflows."""
+        return declared(self.agents, self.given_connections)
 
     def check(self, more: Sequence[Channel] = ()) -> None:
         """Look for everything that keeps this app from starting. Raises: BadApp, with all of it."""
@@ -101,6 +111,7 @@ class Bot:
         places: tuple[object, ...] = (*self.channels, *more)
         for place in places:
             problems += place.problems() if isinstance(place, Checked) else ()
+        problems += connection_problems(self.agents, self.given_connections)
         try:
             _ = self.registry
         except WorkflowNameTaken as error:

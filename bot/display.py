@@ -15,7 +15,8 @@ from enum import Enum
 from pydantic_core import to_jsonable_python
 
 _PADDING = re.compile(r"[ \u3000]{17,}")
-_MARKS = re.compile(r"[\[\]<>`\\]")
+_MARKS = re.compile(r"[\[\]<>`\\]|:(?=//)|(?<=www)\.|(?<=\w)@(?=\w)", re.IGNORECASE)
+"""What begins a link, code or mark-up in Markdown, bare addresses that readers turn into links among them."""
 _EXPONENT_LIMIT = 30
 _PLAIN_SPACES = {" ", "\u3000"}
 _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -53,6 +54,11 @@ def reveal(text: str) -> str:
 def quoted(text: str) -> str:
     """Quote text within Markdown of our own: it can hold no link, no code and no mark-up of ours, and stays on its line."""
     return "“" + _MARKS.sub(r"\\\g<0>", " ".join(text.split())) + "”"
+
+
+def quoted_note(note: str) -> str:
+    """Quote the words that came with an answer; forgetting somebody finds them by this form."""
+    return f'Their note: "{note}"'
 
 
 def within(words: str) -> str:

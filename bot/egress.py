@@ -15,9 +15,11 @@ from typing import Any
 
 from bot import formats
 from bot.cards import card, readable, status_card
+from bot.errors import NotReady
 from bot.formats import Kind
 from bot.leftovers import Leftovers
 from bot.principal import author_id
+from bot.signins.api import SignInApi
 from bot.telling import NOTHING_DONE, explain_all
 from bot.undelivered import tell_session
 from channels.contract import Channel, Findable
@@ -36,6 +38,7 @@ SEND_SECONDS = 12.0
 """One attempt; well under a third of a lane's lease."""
 UNREADABLE_MS = 5_000
 """How long what a newer version wrote is left to that version before it is looked at again."""
+NO_SIGN_INS = "Nobody can sign in to anything here any more: the app has been changed. Cancel, and ask again."
 UNDECIDED_TRIES = 3
 """How often it is waited for answers that a worker still decides, before the others are told."""
 
@@ -56,6 +59,7 @@ class Egress:
     )
 
     leftovers: Leftovers | None = None
+    sign_ins: SignInApi | None = None
 
     async def send(self, lane: Lane) -> None:
         """Send a lane's items in order, until one has to wait or the lane is empty."""
@@ -150,12 +154,23 @@ class Egress:
                 return Outbound("", drawn, private_to=_reader(body))
             case "reply":
                 return Outbound(await self._reply(item, int(body["step"])))
+            case "connect":
+                return Outbound(await self._link(str(body["prompt_id"])), notice=True, private_to=_reader(body))
             case "answer":
                 words = await self._came_of(item, body.get("submissions") or [body["submission_id"]])
                 return Outbound(words or NOTHING_DONE, notice=True, private_to=_reader(body))
             case _:
                 mentions = tuple(author_id(str(one)) for one in body.get("mentions") or ())
                 return Outbound(str(body.get("text", "")), notice=True, private_to=_reader(body), mentions=mentions)
+
+    async def _link(self, prompt_id: str) -> str:
+        """Make a link to connect an account: a fresh one, whenever this is sent."""
+        if self.sign_ins is None:
+            return NO_SIGN_INS
+        try:
+            return (await self.sign_ins.offer(prompt_id)).words
+        except NotReady as error:
+            return str(error)
 
     async def _came_of(self, item: OutboxItem, submissions: Sequence[str]) -> str | None:
         """Say what came of answers; of several that one click gave, once all are decided, if that is soon. Raises: _NotYet."""

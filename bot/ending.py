@@ -14,11 +14,12 @@ from pydantic import JsonValue
 from bot import formats
 from bot.cards import prompt_body
 from bot.formats import Kind
+from bot.turn.signing import completed_data
 from bot.turn.state import Purpose
 from durable_core import codec
 from durable_core.engine.signals import cancel_admission
 from durable_core.errors import NotFound, RunChanged, SessionEnded
-from durable_core.model import EventDraft, Prompt, Run, RunStatus, SeenOpen
+from durable_core.model import EventDraft, Prompt, PromptOutcome, Run, RunStatus, SeenOpen
 from durable_core.store import Store
 
 
@@ -52,7 +53,7 @@ async def _at_work(store: Store, run: Run) -> list[dict[str, Any]]:
 
 def ending_events(run: Run, prompts: Sequence[Prompt], *, reason: str, by: str, note: str | None = None) -> list[EventDraft]:
     """Tell that nobody has to answer any more, that the turn is over, and that the session is."""
-    events = [EventDraft(type="input.resolved", body=codec.encode(_withdrawn(prompt))) for prompt in prompts]
+    events = [event for prompt in prompts for event in _withdrawn(prompt)]
     if run.turn_id is not None:
         events.append(EventDraft(type="turn.cancelled", body=codec.encode({"turn_id": run.turn_id})))
     data: dict[str, JsonValue] = {"reason": reason, "by": by, "note": note}
@@ -77,6 +78,11 @@ def _stopped(calls: Sequence[dict[str, Any]], turn_id: str | None) -> list[Event
     return told
 
 
-def _withdrawn(prompt: Prompt) -> dict[str, JsonValue]:
+def _withdrawn(prompt: Prompt) -> list[EventDraft]:
+    body = prompt_body(prompt)
     resolution: dict[str, JsonValue] = {"request_id": prompt.prompt_id, "kind": prompt.kind, "outcome": "cancelled"}
-    return {"turn_id": prompt_body(prompt).get("turn_id"), "resolutions": [resolution]}
+    told = EventDraft(type="input.resolved", body=codec.encode({"turn_id": body.get("turn_id"), "resolutions": [resolution]}))
+    if prompt.kind != Purpose.SIGN_IN.value:
+        return [told]
+    data = completed_data(body.get("turn_id"), prompt.prompt_id, body.get("connection"), PromptOutcome.CANCELLED)
+    return [EventDraft(type="authorization.completed", body=codec.encode(data)), told]

@@ -19,6 +19,7 @@ from bot.session.edits import NotEdited, read_edit
 from bot.telling import NO_WORDS, UNKNOWN_OPTION
 from bot.tools import Tool
 from bot.turn.held import option_of
+from bot.turn.signing import LINK
 from durable_core.model import PromptOutcome
 
 
@@ -32,6 +33,8 @@ class Given:
     """A note with an option, else the answer itself."""
     edits: Mapping[str, JsonValue] = field(default_factory=dict)
     refused: str | None = None
+    aside: bool = False
+    """It asks for a link, and answers nothing."""
 
 
 def given(
@@ -53,6 +56,8 @@ def given(
         if option_id or body.get("allow_freeform") is not True:
             refused = UNKNOWN_OPTION
         return Given(option_id=option_id, outcome=PromptOutcome.ANSWERED, words=said, refused=refused)
+    if option.get("outcome") == LINK:
+        return Given(option_id=option_id, outcome=PromptOutcome.ANSWERED, aside=True)
     outcome = PromptOutcome(option.get("outcome", PromptOutcome.ANSWERED))
     note = words or filled.get(NOTE, "")
     if outcome is not PromptOutcome.APPROVED:

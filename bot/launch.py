@@ -58,6 +58,8 @@ def with_console(
             revoke = install_provider(web_app, folder=data, origin=address).revoke_tokens
         if runtime.console is not None:
             install_console(web_app, runtime.console, key=key, public_port=bound, revoke=revoke)
+        if runtime.platform is not None:
+            runtime.platform.page_url = f"{address}/console/"
 
     def ready() -> None:
         say(f"Moorings console: {page}")

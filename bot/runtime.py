@@ -10,14 +10,17 @@ import contextlib
 import logging
 import sys
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from bot import formats
 from bot.access import members_only
 from bot.answers import Answers
 from bot.app import Bot
+from bot.connections.connections import Connections
+from bot.connections.declared import address_problems
 from bot.console.board import Board
 from bot.egress import Egress
-from bot.errors import NotReady
+from bot.errors import BadApp, NotReady
 from bot.flows.surface import InConversation
 from bot.ingress import Ingress, Taken
 from bot.leftovers import Leftovers
@@ -29,6 +32,7 @@ from bot.session.handoff import Deploy
 from bot.session.live import WarmHistories
 from bot.session.ready import ReadyAgent, ready
 from bot.session.runner import SessionRunner
+from bot.session.signing import Signing
 from bot.sessions import Sessions
 from bot.settings import Role, Settings, version
 from channels.console import Console, ConsolePlatform
@@ -49,9 +53,15 @@ from durable_core.streams import Streams
 from durable_core.versions import fingerprint
 from durable_core.worker import Held, Worker, WorkerOptions
 
+if TYPE_CHECKING:
+    from bot.outgoing import Outgoing
+    from bot.signins.signins import SignIns
+
 log = logging.getLogger("moorings.runtime")
 
 CONSOLE_FILE = "console.db"
+CLOSING_SECONDS = 5.0
+"""How long a drain waits for what a sign-in brings; what is cut off then is asked for anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +89,27 @@ class Duties:
         await self.answers.evaluate(interaction)
 
 
+@dataclass(slots=True)
+class WayOut:
+    """The guarded HTTP client of a process, made when it is first asked for: importing it takes long, and many need none.
+
+    Beside public hosts it reaches the origins that the settings and the author's connections name.
+    """
+
+    bot: Bot
+    settings: Settings
+    made: Outgoing | None = None
+
+    def __call__(self) -> Outgoing:
+        """Return it."""
+        if self.made is None:
+            from bot.outgoing import Outgoing  # noqa: PLC0415 - see above
+
+            named = (origin for connection in self.bot.connections.values() for origin in connection.trusted)
+            self.made = Outgoing(trusted=(*self.settings.trusted_origins, *named))
+        return self.made
+
+
 @dataclass(slots=True, kw_only=True)
 class Runtime:
     """One process's running app. `start` begins, `drain` stops taking work, `close` ends."""
@@ -99,11 +130,19 @@ class Runtime:
     platform: ConsolePlatform | None
     console: Board | None
     clock: Clock
+    connections: Connections
+    way_out: WayOut
     options: WorkerOptions = field(default_factory=WorkerOptions)
+    sign_ins: SignIns | None = None
     worker: Worker | None = None
     _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
     _taking: bool = False
-    _sweeper: asyncio.Task[None] | None = None
+    _sweepers: list[asyncio.Task[None]] = field(default_factory=list)
+
+    @property
+    def outgoing(self) -> Outgoing:
+        """The one guarded way out."""
+        return self.way_out()
 
     async def start(self) -> None:
         """Begin to work, and take what the console's platform could not hand over before."""
@@ -111,7 +150,9 @@ class Runtime:
         if self.role is not Role.WEB:
             self.worker = await self._new_worker()
             await self.worker.start()
-            self._sweeper = asyncio.create_task(self._sweep(), name="moorings-sweep")
+            self._sweepers.append(asyncio.create_task(self._sweep(), name="moorings-sweep"))
+        if self.sign_ins is not None:
+            self._sweepers.append(asyncio.create_task(self.sign_ins.keep_sweeping(), name="moorings-sign-ins"))
         self._taking = True
         if self.console is not None:
             await self.console.start()
@@ -122,6 +163,8 @@ class Runtime:
 
     async def run_due(self, limit: int | None = None) -> int:
         """In place of `start`: do what is due, then stop; how often a session was taken."""
+        while self.sign_ins is not None and await self.sign_ins.sweep():
+            pass
         return await (await self._new_worker()).until_idle(limit)
 
     async def _new_worker(self) -> Worker:
@@ -145,6 +188,7 @@ class Runtime:
                 transcripts=self.bot.inherit_transcript,
             ),
             keep_ms=self.bot.retention.keep_ms,
+            signing=Signing(accounts=self.connections, private=lambda name: self.channels[name].capabilities.private),
         )
         flows = Runner(
             store=self.store,
@@ -156,7 +200,7 @@ class Runtime:
             deps=deps,
         )
         flows.abilities = abilities
-        egress = Egress(store=self.store, channels=self.channels, owner=owner, leftovers=self.leftovers)
+        egress = Egress(store=self.store, channels=self.channels, owner=owner, leftovers=self.leftovers, sign_ins=self.sign_ins)
         duties = Duties(runner=runner, flows=flows, egress=egress, answers=self.answers)
         deployment = self.settings.deployment
         return Worker(self.store, duties, owner=owner, deployment=deployment, abilities=abilities, options=self.options)
@@ -181,10 +225,13 @@ class Runtime:
         self._taking = False
         if self.console is not None:
             await self.console.stop()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.wait({self._sweeper})
-            self._sweeper = None
+        for sweeper in self._sweepers:
+            sweeper.cancel()
+        if self._sweepers:
+            await asyncio.wait(self._sweepers)
+            self._sweepers.clear()
+        if self.sign_ins is not None:
+            await self.sign_ins.close(min(seconds, CLOSING_SECONDS))
         if self.worker is not None:
             await self.worker.drain(seconds)
             self.worker = None
@@ -194,7 +241,10 @@ class Runtime:
         await self.drain(0)
         self.streams.stop()
         await self._stack.aclose()
+        await self.connections.close()
         await self.store.close()
+        if self.way_out.made is not None:
+            await self.way_out.made.close()
         if self.platform is not None:
             await self.platform.close()
         places: tuple[object, ...] = tuple(self.channels.values())
@@ -220,6 +270,8 @@ async def open_runtime(
     platform = ConsolePlatform(settings.data / CONSOLE_FILE) if console else None
     channels: list[Channel] = [*bot.channels, *([Console(platform)] if platform is not None else [])]
     bot.check(channels[len(bot.channels) :])
+    if problems := address_problems(bot.connections.values(), settings.public_url):
+        raise BadApp(tuple(problems))
     agents = {agent.name: ready(agent, model=_model(settings, agent.model)) for agent in bot.agents}
     store = open_store(settings.database_url, keys=keys, clock=clock or DatabaseClock(), options=store_options(settings))
     await store.open()
@@ -248,7 +300,10 @@ async def open_runtime(
         message_bytes=bot.limits.message_bytes,
         leftovers=leftovers,
     )
-    prompts = Prompts(store=store, answers=answers)
+    out = WayOut(bot, settings)
+    connections = Connections(bot.connections, store=store, outgoing=out, public_url=settings.public_url)
+    sign_ins = _sign_ins(store, connections, by_name)
+    prompts = Prompts(store=store, answers=answers, offer=None if sign_ins is None else sign_ins.offer)
     sessions = Sessions(
         store=store,
         streams=streams,
@@ -281,8 +336,20 @@ async def open_runtime(
         platform=platform,
         console=board,
         clock=clock or DatabaseClock(),
+        way_out=out,
+        connections=connections,
+        sign_ins=sign_ins,
         options=options or WorkerOptions(concurrency=settings.concurrency, blocked_limit=settings.blocked_seconds),
     )
+
+
+def _sign_ins(store: Store, connections: Connections, channels: dict[str, Channel]) -> SignIns | None:
+    """What people sign in by, where there is something to sign in to."""
+    if not connections.by_name:
+        return None
+    from bot.signins.signins import SignIns  # noqa: PLC0415 - an HTTP client, only where one is used
+
+    return SignIns(store=store, connections=connections, channels=channels)
 
 
 def keys_of(bot: Bot | None, settings: Settings) -> Keys:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 from pydantic import JsonValue
 
 from bot.principal import Principal
+from bot.signins.api import SignInApi
 from bot.turn.state import TurnPolicy
 from channels.http import WebhookRequest, WebhookResponse
 
@@ -144,6 +145,13 @@ class PromptApi(Protocol):
         """Decide a request whatever it says of who may. Raises: NotFound("prompt", id)."""
         ...
 
+    async def connect(self, caller: Principal, request_id: str, *, key: str | None) -> JsonObject:
+        """Make a fresh link for the one whom a sign-in request asks: `{url, code, expires_at}`, a secret of theirs.
+
+        Raises: NotFound("prompt", id), Problem (403 for everybody else who sees it, 409 where there is nothing to connect).
+        """
+        ...
+
     async def audit(self, *, session_id: str | None, request_id: str | None, after: int, limit: int) -> JsonObject:
         """Read audit entries above a number: `{entries, next}`."""
         ...
@@ -157,6 +165,9 @@ class RunningApp(Protocol):
 
     @property
     def prompts(self) -> PromptApi: ...
+
+    @property
+    def sign_ins(self) -> SignInApi | None: ...
 
     async def ready(self) -> bool:
         """Tell whether new work would be taken."""

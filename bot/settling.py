@@ -12,6 +12,8 @@ from pydantic import JsonValue
 
 from bot.cards import prompt_body
 from bot.principal import Principal
+from bot.turn.signing import completed_data
+from bot.turn.state import Purpose
 from channels.events import Place
 from durable_core import codec
 from durable_core.model import EventDraft, Prompt, PromptOutcome
@@ -32,11 +34,19 @@ def settled_events(
         "responder": {"id": principal.id, "name": shown_name(principal, body)},
         **override,
     }
+    if prompt.kind == Purpose.SIGN_IN.value:
+        signed_in = completed_data(turn_id, prompt.prompt_id, body.get("connection"), outcome) | {"responder": principal.id}
+        completed = EventDraft(type="authorization.completed", body=codec.encode({**signed_in, **override}))
+        return completed, _resolved_event(turn_id, resolution)
     settled = {**here, "responder": principal.id, "outcome": outcome.value, **override}
     return (
         EventDraft(type="approval.settled", body=codec.encode(settled)),
-        EventDraft(type="input.resolved", body=codec.encode({"turn_id": turn_id, "resolutions": [resolution]})),
+        _resolved_event(turn_id, resolution),
     )
+
+
+def _resolved_event(turn_id: JsonValue, resolution: dict[str, JsonValue]) -> EventDraft:
+    return EventDraft(type="input.resolved", body=codec.encode({"turn_id": turn_id, "resolutions": [resolution]}))
 
 
 def counted_events(prompt: Prompt, principal: Principal) -> tuple[EventDraft, ...]:

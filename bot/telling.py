@@ -26,6 +26,7 @@ UNKNOWN_AUTHOR: Final = "unknown_author"
 UNKNOWN_OPTION: Final = "unknown_option"
 NOT_ALLOWED: Final = "not_allowed"
 NOT_YOURS: Final = "not_yours"
+NO_LINK_HERE: Final = "no_link_here"
 NO_WORDS: Final = "no_words"
 UNCHANGED_OVERRIDE: Final = "unchanged_override"
 
@@ -41,6 +42,7 @@ REASONS: Final[dict[str, str]] = {
     "session_stranded": "This conversation can't be gone on with in this version. Write a message to begin anew.",
     "session_dormant": DORMANT,
     UNKNOWN_OPTION: "That is not one of the options of this request.",
+    NO_LINK_HERE: "A link is given where it was asked for, or by POST /v1/prompts/{request_id}/connect.",
     NO_WORDS: "Write your answer first: it was empty.",
     UNCHANGED_OVERRIDE: "An override approves what was shown: nothing can be changed with it.",
 }
@@ -51,7 +53,7 @@ def explain(receipt: AnswerReceipt) -> str | None:
     """Say in words, for the person alone, what became of an answer that settled nothing."""
     prompt = receipt.prompt
     match receipt.status:
-        case AnswerStatus.SETTLED:
+        case AnswerStatus.SETTLED | AnswerStatus.ASIDE:
             return None
         case AnswerStatus.ALREADY_SETTLED if prompt is not None:
             return _settled_before(prompt)
@@ -93,6 +95,15 @@ def tell(at: tuple[str, str] | None, submissions: Sequence[str], principal: Prin
         body["submissions"] = list[JsonValue](submissions)
         delivery_id = f"dlv_{sha256(':'.join(submissions).encode()).hexdigest()[:26]}"
     return OutboxDraft(delivery_id=delivery_id, channel=at[0], address=at[1], body=codec.encode(body))
+
+
+def link(prompt: Prompt, at: tuple[str, str], principal: Principal) -> OutboxDraft:
+    """What somebody is owed, alone, who asked for the link of a sign-in; it is made when it is sent.
+
+    The delivery names no prompt: it is no copy of the card, which is redrawn when the prompt is settled.
+    """
+    body: dict[str, JsonValue] = {"kind": "connect", "prompt_id": prompt.prompt_id, "private_to": principal.id}
+    return OutboxDraft(delivery_id=new_id("dlv"), channel=at[0], address=at[1], body=codec.encode(body))
 
 
 def _settled_before(prompt: Prompt) -> str:

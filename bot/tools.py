@@ -22,6 +22,7 @@ from bot import masks
 from bot.approvals import Approval, ToolCall
 from bot.bindings import binding
 from bot.connections.connection import Need, OAuthConnection, needs_of
+from bot.connections.errors import Unauthorized
 from bot.context import ToolContext
 from bot.display import show
 from bot.edge import Threads, contained, wording
@@ -58,13 +59,17 @@ class Interrupt(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """How one run of a body ended. ``error`` is the exception's type, ``cut`` says that ``content`` isn't all of it."""
+    """How one run of a body ended. ``error`` is the exception's type, ``cut`` says that ``content`` isn't all of it.
+
+    ``unauthorized`` is set where an account that the tool declares was refused.
+    """
 
     status: ResultStatus
     content: JsonValue
     _: KW_ONLY
     error: str | None = None
     cut: bool = False
+    unauthorized: Unauthorized | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +99,11 @@ class Tool:
     """The parameters that hold something people don't get to see."""
     connections: tuple[Need, ...] = ()
     """The accounts that its body acts with: who asked signs in before it runs."""
+
+    @property
+    def acts_as_requester(self) -> bool:
+        """Whether its body acts with an account of whoever asked, so that what it returns is theirs."""
+        return any(need.connection.owner == "user" for need in self.connections)
 
     @property
     def spec(self) -> ToolSpec:
@@ -191,7 +201,9 @@ class Tool:
         ended = await contained(self._body(ctx, arguments, threads if threads is not None else Threads()))
         if ended.error is not None or ended.result is None:
             error = ended.error or RuntimeError("no outcome")
-            return ToolOutcome(ResultStatus.FAILED, _wording(error), error=type(error).__name__)
+            declared = isinstance(error, Unauthorized) and any(need.name == error.connection for need in self.connections)
+            refused = error if isinstance(error, Unauthorized) and declared else None
+            return ToolOutcome(ResultStatus.FAILED, _wording(error), error=type(error).__name__, unauthorized=refused)
         return ended.result
 
     async def _body(self, ctx: ToolContext[Any], arguments: Mapping[str, JsonValue] | str, threads: Threads) -> ToolOutcome:

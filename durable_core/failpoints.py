@@ -39,6 +39,11 @@ FAILPOINTS: Final = frozenset(
         "send.before",
         "send.after",
         "send.after_record",
+        "connect.after_callback",
+        "connect.before_exchange",
+        "connect.after_exchange",
+        "connect.after_store",
+        "connect.before_settle",
     },
 )
 """Every name there is; a boundary of durability has one on each side."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytest.register_assert_rewrite("durable_core.testing")  # the kit's modules show what they compared
 
-pytest_plugins = ["tests.postgres", "tests.pgbouncer"]
+pytest_plugins = ["tests.postgres", "tests.pgbouncer", "tests.oidc"]
 
 FIXTURE_MARKS = {"postgres": "postgres", "postgres_url": "postgres", "migrated_url": "postgres"}
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import pytest
 
-PARTS = frozenset({"postgres", "pgbouncer", "browser", "local-slack"})
+PARTS = frozenset({"postgres", "pgbouncer", "browser", "local-slack", "oidc-provider"})
 SWITCH = "MOORINGS_TEST_REQUIRE"
 
 

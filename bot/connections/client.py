@@ -82,6 +82,8 @@ class ConnectionClient:
     bounds: tuple[Bound, ...]
     access: Callable[[int | None], Awaitable[Access]] = field(repr=False)
     """Gives a token; told a version, one that is newer."""
+    refuse: Callable[[int], Awaitable[None]] = field(repr=False)
+    """Told of a version that is refused even though it is new."""
     outgoing: Outgoing = field(repr=False)
     loop: asyncio.AbstractEventLoop = field(repr=False)
 
@@ -153,7 +155,7 @@ class ConnectionClient:
             raise ValueError(f"there is no method {method!r} here")
         if json is not None and data is not None:
             raise ValueError("give json= or data=, not both")
-        lines = {name.lower(): value for name, value in (headers or {}).items()}
+        lines = {**self.connection.headers, **{name.lower(): value for name, value in (headers or {}).items()}}
         if ours := _OURS & lines.keys():
             raise ValueError(f"the client sets {', '.join(sorted(ours))} itself")
         body: bytes | None = None
@@ -189,6 +191,7 @@ class ConnectionClient:
         access = await self.access(access.version)
         reply = await self._once(method, url, headers, body, access)
         if reply.status == HTTPStatus.UNAUTHORIZED:
+            await self.refuse(access.version)
             raise Unauthorized(self.connection)
         return reply
 

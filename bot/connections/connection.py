@@ -31,6 +31,7 @@ APP: Final = "app:"
 """The owner of the app's own accounts, where people's are owned by their principal's id."""
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _URLS: Final = ("issuer", "authorize_url", "token_url", "userinfo_url", "revoke_url", "device_url", "jwks_url")
+_SIGN_IN: Final = frozenset({"openid", "profile", "email", "offline_access", "offline"})
 _OURS: Final = frozenset(
     {
         "response_type",
@@ -63,6 +64,7 @@ class OAuthConnection:
         grant: "code" in the browser, "device" with a code typed elsewhere, "client_credentials" without any person.
         hosts: Whom `ctx.http` may send the token to: host names, or https addresses whose path every request begins with. A
             relative path is one of the first.
+        headers: Sent with every request of `ctx.http`, beside the token: a version of the API, say.
         extra: Parameters of the authorize address beside the protocol's own.
         scope_separator: What scopes are joined by, where a provider has its own way.
         client_auth: How the app proves itself at the token address. None: as the provider advertises, else by Basic.
@@ -72,6 +74,8 @@ class OAuthConnection:
         approval: The approval of tools that use it and declare none.
         expires: How long a request to sign in waits for the person.
         resource: What the token is for (RFC 8707): the address of an MCP server.
+        implies: Scopes that hold others, where a provider leaves those out of its answer: {"user": ["read:user"]}.
+        internal: Its addresses and hosts are in your own network, and may be private ones.
     """
 
     name: str
@@ -90,6 +94,7 @@ class OAuthConnection:
     owner: Owner = "user"
     grant: GrantType = "code"
     hosts: Sequence[str] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, str] = field(default_factory=dict)
     scope_separator: str = " "
     client_auth: ClientAuth | None = None
@@ -99,6 +104,8 @@ class OAuthConnection:
     approval: Approval | When | None = None
     expires: timedelta = timedelta(days=1)
     resource: str | None = None
+    implies: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    internal: bool = False
 
     def __post_init__(self) -> None:
         """Keep what was listed from changing, and a secret given in clear from being shown."""
@@ -107,6 +114,8 @@ class OAuthConnection:
             object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
         object.__setattr__(self, "title", self.title or self.name)
         object.__setattr__(self, "extra", dict(self.extra))
+        object.__setattr__(self, "headers", {name.lower(): value for name, value in self.headers.items()})
+        object.__setattr__(self, "implies", {scope: tuple(held) for scope, held in self.implies.items()})
         object.__setattr__(self, "client_secret", hidden(self.client_secret))
 
     def __hash__(self) -> int:
@@ -137,6 +146,22 @@ class OAuthConnection:
             for name in self.__dataclass_fields__
             if name != "_"
         }
+
+    def lacking(self, wanted: Sequence[str], granted: Sequence[str]) -> tuple[str, ...]:
+        """Return which of the scopes that are wanted were not granted, as far as the provider's answer tells.
+
+        Those that only say who somebody is, or for how long, are not looked for: providers answer with other words for them.
+        """
+        had = {_plain(scope) for name in granted for scope in (name, *self.implies.get(name, ()))}
+        return tuple(scope for scope in wanted if _plain(scope) not in had | _SIGN_IN)
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """Origins that the author names and that may be on this machine, or in the own network where it says so."""
+        named = [getattr(self, name) for name in (*_URLS, "resource")]
+        urls = [url for url in (*named, *self.hosts) if url and not url.startswith("/")]
+        bounds = [Bound.of(url, None) for url in urls]
+        return tuple(dict.fromkeys(bound.origin for bound in bounds if self.internal or bound.scheme == "http"))
 
     def bounds(self, public_url: str | None) -> tuple[Bound, ...]:
         """Whom its token may be sent to."""
@@ -254,6 +279,11 @@ def needs_of(given: Sequence[OAuthConnection | Need]) -> tuple[Need, ...]:
         scopes = (*(before.scopes if before is not None else ()), *need.scopes)
         found[need.name] = Need(need.connection, tuple(dict.fromkeys(scopes)))
     return tuple(found.values())
+
+
+def _plain(scope: str) -> str:
+    """Return a scope as two are compared: Microsoft answers without the address that it takes."""
+    return scope.lower().removeprefix("https://graph.microsoft.com/")
 
 
 def absolute(url: str | None, public_url: str | None) -> str | None:

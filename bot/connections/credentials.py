@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from durable_core import codec
+
 if TYPE_CHECKING:
     from bot.connections.connection import OAuthConnection
+    from durable_core.model import VaultListing
 
 KIND: Final = "credential"
 """The kind of these entries in the vault."""
@@ -100,3 +103,35 @@ def entry_name(connection: OAuthConnection, owner: str) -> str:
     Raises: VariableMissing.
     """
     return f"{KIND}/{connection.name}/{connection.identity}/{quote(owner, safe='@:.+-_')}"
+
+
+def value_of(credential: Credential) -> bytes:
+    """Write a credential as the vault is given it, to be sealed there."""
+    return codec.encode(credential.to_json())
+
+
+def about_of(credential: Credential, connection: OAuthConnection) -> bytes:
+    """Write what lists may show of it."""
+    return codec.encode(credential.about(connection))
+
+
+def opened(value: bytes) -> Credential:
+    """Read what the vault has opened."""
+    stored: Any = codec.decode(value)
+    return Credential.from_json(stored)
+
+
+def listed(line: VaultListing) -> Listed:
+    """Read what a list shows of an entry."""
+    about: Any = codec.decode(line.about) if line.about else {}
+    return Listed(
+        name=line.name,
+        owner=line.owner,
+        version=line.version,
+        connection=str(about.get("connection", "")),
+        title=str(about.get("title", "")),
+        account=str(about.get("account", "")),
+        scopes=tuple(str(scope) for scope in about.get("scopes", ())),
+        signed_in_at=int(about.get("signed_in_at", 0)),
+        changed_at=line.changed_at,
+    )

@@ -27,6 +27,9 @@ class Lent:
     needs: tuple[Need, ...] = ()
     public_url: str | None = None
     access: Callable[[Need, int | None], Awaitable[Access]] = field(repr=False)
+    """Gives a token; told the version that was refused, one that is newer."""
+    refuse: Callable[[Need, int], Awaitable[None]] = field(repr=False)
+    """Told of a version that is refused even though it is new."""
     outgoing: Outgoing = field(repr=False)
     loop: asyncio.AbstractEventLoop = field(repr=False)
     used: dict[str, int] = field(default_factory=dict)
@@ -38,6 +41,7 @@ class Lent:
             connection=need.connection,
             bounds=need.connection.bounds(self.public_url),
             access=partial(self._access, need),
+            refuse=partial(self.refuse, need),
             outgoing=self.outgoing,
             loop=self.loop,
         )

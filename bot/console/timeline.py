@@ -49,6 +49,8 @@ class _Fold:
     reused_tools: frozenset[str] = frozenset()
     tools: dict[str, str] = field(default_factory=dict)
     approved: list[str] = field(default_factory=list)
+    waiting: dict[str, list[str]] = field(default_factory=dict)
+    """Calls by the request that they wait for."""
     resumed: list[str] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
 
@@ -107,7 +109,7 @@ class _Fold:
         number = int(tail) + 1 if tail.isascii() and tail.isdigit() else len(self.turns) + 1
         self.turns.append(Turn(id=turn_id, started_at=at, number=number))
         self.index, self.attempt, self.in_step = -1, 1, False
-        self.tools, self.approved, self.resumed, self.tasks = {}, [], [], []
+        self.tools, self.approved, self.resumed, self.tasks, self.waiting = {}, [], [], [], {}
 
     def _end_turn(self, kind: str, data: JsonObject, at: int) -> None:
         turn = self.turn
@@ -283,24 +285,36 @@ class _Fold:
                 self._waiting()
             case "input.escalated":
                 self._hand_on(data)
-            case "input.requested" | "authorization.required":
-                self._park(data.get("requests") or [data], at, signs_in=kind.startswith("auth"))
-            case "input.resolved" | "authorization.completed":
+            case "input.requested":
+                self._park(data.get("requests") or [data], at)
+            case "authorization.required":
+                self._join(_request_key(data), data.get("call_ids") or [])
+            case "input.resolved":
                 self._resolve(data.get("resolutions") or [data], at)
 
-    def _park(self, requests: list[Any], at: int, *, signs_in: bool) -> None:
+    def _park(self, requests: list[Any], at: int) -> None:
         for request in requests:
             action = request.get("action") or {}
             call_id = str(action.get("call_id") or request.get("call_id") or "")
-            gated = self._current(RowKind.TOOL, call_id)
-            if gated is not None and gated.state in OPEN and call_id not in self.tasks:
-                self.turn.rows.remove(gated)  # it has not begun
-            kind = "sign-in" if signs_in else str(request.get("kind") or "approval")
+            self._not_begun(call_id)
+            kind = str(request.get("kind") or "approval")
             row = self._open(RowKind.WAIT, _waiting_for(request, kind), at, key=_request_key(request))
             row.state = RowState.WAITING
             if call_id:
                 self.tools.setdefault(call_id, str(action.get("tool") or "tool"))
-                self.tools[f"prompt:{row.key}"] = call_id
+                self.waiting.setdefault(row.key, []).append(call_id)
+
+    def _not_begun(self, call_id: str) -> None:
+        gated = self._current(RowKind.TOOL, call_id)
+        if gated is not None and gated.state in OPEN and call_id not in self.tasks:
+            self.turn.rows.remove(gated)
+
+    def _join(self, key: str, call_ids: list[Any]) -> None:
+        """Have all calls wait that one sign-in is asked for."""
+        calls = self.waiting.setdefault(key, [])
+        for call_id in [str(one) for one in call_ids if str(one) not in calls]:
+            self._not_begun(call_id)
+            calls.append(call_id)
 
     def _waiting(self) -> None:
         self.turn.state = "waiting"
@@ -323,9 +337,8 @@ class _Fold:
                     row.name = row.name.replace("Waiting for", "Waited for", 1)
                     row.end(at, RowState.RECORDED, settled(outcome, _who(resolution)))
                     row.say("held nothing meanwhile")
-            call_id = self.tools.get(f"prompt:{key}")
-            if call_id and call_id not in self.tasks and outcome in {"approved", "answered", "authorized"}:
-                self.approved.append(call_id)
+            if outcome in {"approved", "answered"}:
+                self.approved += [call_id for call_id in self.waiting.get(key, ()) if call_id not in self.tasks]
 
 
 def _waiting_for(request: JsonObject, kind: str) -> str:

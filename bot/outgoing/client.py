@@ -55,12 +55,15 @@ class Outgoing:
         self._resolver = resolver
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
-    def check(self, url: str) -> str:
-        """Judge a URL by its words alone, for one that is handed on and not asked from here; returns its origin.
+    def check(self, url: str, *, named_by: str | None = None) -> str:
+        """Judge a URL by its words alone, for one that is kept or handed on; returns its origin.
+
+        `named_by` is the URL whose answer named it: a stranger's answer leads to no trusted origin.
 
         Raises: NotAllowed.
         """
-        target = read(url, self._trusted)
+        strangers = named_by is not None and not read(named_by, self._trusted).trusted
+        target = read(url, frozenset() if strangers else self._trusted)
         if target.problem:
             raise NotAllowed(target.origin, target.problem)
         return target.origin

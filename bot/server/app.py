@@ -47,6 +47,10 @@ def build_app(
     app.add_routes(health.routes())
     app.add_routes(sessions.routes())
     app.add_routes(PromptRoutes(running.prompts, auth=auth, limits=bounds).routes())
+    if running.sign_ins is not None:
+        from bot.server.connect import ConnectRoutes  # noqa: PLC0415 - templates, only where somebody can sign in
+
+        app.add_routes(ConnectRoutes(running.sign_ins, limits=bounds).routes())
     app.router.add_get("/openapi.json", openapi.serve)
     app.add_routes(ChannelRoutes(running, limits=bounds).routes())
     app.on_response_prepare.append(_harden)

@@ -12,7 +12,9 @@ from typing import Any, TypeAlias
 
 from bot.edge import being_cancelled
 from bot.history import ResultItem
+from bot.session.signing import Wanted
 from bot.turn.change import NewPrompt
+from bot.turn.state import Pending
 
 Tasks: TypeAlias = Mapping[asyncio.Task[None], bool]
 """The calls' tasks, and whether each is a read."""
@@ -40,9 +42,23 @@ class Batch:
 
     results: dict[str, ResultItem] = field(default_factory=dict)
     again: list[NewPrompt] = field(default_factory=list)
-    """Prompts for calls that were cut off and must not simply run again."""
+    """Prompts for calls that were cut off and must not simply run again, and for accounts that calls act with."""
+    wanted: list[Wanted] = field(default_factory=list)
+    """Calls that wait for an account."""
+    joined: list[Pending] = field(default_factory=list)
+    """Calls that wait for what was asked on behalf of another."""
     closed: bool = False
     """The batch is over: a call that was left alone may record nothing."""
+
+    @property
+    def asks(self) -> tuple[NewPrompt | Pending, ...]:
+        """Everything that waits for a person."""
+        return (*self.again, *self.joined)
+
+    def ask_nobody(self) -> None:
+        """Forget what was to be asked."""
+        self.again.clear()
+        self.joined.clear()
 
 
 async def side_by_side(

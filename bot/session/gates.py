@@ -20,6 +20,7 @@ from bot.policies import Auto, Once
 from bot.session.bodies import approval_prompt, rerun_prompt, unreachable
 from bot.session.edits import run_call, voided
 from bot.session.evidence import evidence
+from bot.session.private import seen_by
 from bot.session.verdicts import Verdicts
 from bot.tools import Tool
 from bot.turn.actions import Resolve
@@ -117,7 +118,7 @@ class Gates:
         if known is not None:
             return known
         read = evidence(history, turn, self.tools)
-        around = Surroundings(history=history, evidence=read, described=tool.description)
+        around = Surroundings(history=seen_by(history, turn.requester.id), evidence=read, described=tool.description)
         ruled = await self.deciding.rule(tool.approval, call, around)
         if self.verdicts is not None:
             await self.verdicts.keep(call.call_id, ruled)

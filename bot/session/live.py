@@ -17,6 +17,7 @@ from bot.formats import Kind
 from bot.history import Item, ResultItem, from_json
 from bot.model import ModelReply, reply_from_json
 from bot.people import LOOK_UP_BUDGET_MS, LookUpFailed
+from bot.session.signing import Refusal
 from bot.turn.state import (
     Cancel,
     Consent,
@@ -55,7 +56,18 @@ Judge = Callable[[MessageBody, bool], Awaitable[Judged]]
 REPLY_KEY = "reply"
 ANSWER_KEY = "answer"
 """The record of a message that was taken for an answer."""
+
 UNKNOWN_AUTHOR = "This bot could not find out whether you may use it here. Try again later."
+
+
+def refused_key(call_id: str) -> str:
+    """Name the record of a token that was refused while a call ran."""
+    return f"refused:{call_id}"
+
+
+def again_key(call_id: str) -> str:
+    """Name the record that a call runs again since there is a newer token than the one that was refused."""
+    return f"again:{call_id}"
 
 
 @dataclass(slots=True)
@@ -143,6 +155,11 @@ class LiveSession:
         """Whether the call began and has no result."""
         began = f"started:{call_id}" in self.records and call_id not in self.unstarted
         return began and f"result:{call_id}" not in self.records
+
+    def refusal(self, call_id: str) -> Refusal | None:
+        """The token that was refused while the call ran, if that is how the body ended."""
+        record = None if again_key(call_id) in self.records else self.records.get(refused_key(call_id))
+        return None if record is None else Refusal.from_json(formats.read(Kind.RECORD, record.body, run_id=self.run_id))
 
     def begun(self, call_id: str, *, recorded: bool) -> int:
         """In how many attempts of this step before this one the call began.

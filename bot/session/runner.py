@@ -11,8 +11,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from bot.access import AccessPolicy, Action, Deny, members_only
-from bot.access import decide as decide_access
+from bot.access import AccessPolicy, members_only
 from bot.answers import Answers
 from bot.deciding import Deciding
 from bot.edge import Threads, being_cancelled
@@ -20,19 +19,21 @@ from bot.errors import ModelFailed
 from bot.flows.begin import Beginning
 from bot.history import ResultItem
 from bot.model import ModelReply, ModelRequest
-from bot.people import LOOK_UP_BUDGET_MS, LookUpFailed, People
-from bot.principal import Principal
+from bot.people import LookUpFailed, People
 from bot.session.attempts import announce, begun, charge, keep_reply
 from bot.session.batch import Batch, Grace, Reconsider
 from bot.session.calls import AccessUnknown, CallRunner, Due, unasked
 from bot.session.commits import commit
+from bot.session.entry import Entry
 from bot.session.gates import Gates
 from bot.session.handoff import Deploy, opening
-from bot.session.live import UNKNOWN_AUTHOR, Judged, LiveSession, WarmHistories
+from bot.session.live import LiveSession, WarmHistories
 from bot.session.parting import asked_limit, mint, part, placed
+from bot.session.private import seen_by
 from bot.session.ready import ReadyAgent
 from bot.session.releasing import Starter
 from bot.session.replies import calls_of
+from bot.session.signing import Signing
 from bot.session.thinking import Patience, ask_model
 from bot.session.typed import give
 from bot.session.verdicts import Verdicts
@@ -58,10 +59,10 @@ from bot.turn.actions import (
     Think,
     Waiting,
 )
-from bot.turn.change import NO_FLOWS, Begun, Change
+from bot.turn.change import NO_FLOWS, Begun, Change, NewPrompt
 from bot.turn.decide import decide, interrupts, steering_of
-from bot.turn.state import Limits, MessageBody, Turn
-from channels.events import Place
+from bot.turn.held import waiting_after
+from bot.turn.state import Limits, Pending, Turn
 from durable_core.errors import LeaseLost, PromptTaken, Redacted, Stranded
 from durable_core.failpoints import hit
 from durable_core.ids import new_id
@@ -97,9 +98,16 @@ class SessionRunner:
     """Where an author's plain access and approval functions run: tools that block must not hold up decisions."""
     access_seconds: float = ACCESS_SECONDS
     people: People = field(default_factory=People)
+    signing: Signing = field(default_factory=Signing)
+    """Has people connect the accounts that calls act with."""
     deploy: Deploy = field(default_factory=Deploy)
     keep_ms: int | None = None
     """How long the content of workflow runs is kept."""
+
+    @property
+    def entry(self) -> Entry:
+        """Says who may speak."""
+        return Entry(people=self.people, threads=self.policies, access=self.access, seconds=self.access_seconds)
 
     async def advance(self, held: Held) -> None:
         """Advance a claimed session until it is given back."""
@@ -112,7 +120,7 @@ class SessionRunner:
 
     async def _advance(self, session: LiveSession) -> None:
         try:
-            await session.take_in(session.held.claim, self.judge)
+            await session.take_in(session.held.claim, self.entry.judge)
             await self._loop(session)
         except asyncio.CancelledError as error:
             if not being_cancelled():
@@ -125,39 +133,13 @@ class SessionRunner:
             raise
         self.warm.keep(session)
 
-    async def judge(self, body: MessageBody, busy: bool) -> Judged:  # noqa: FBT001 - the shape live.Judge asks for
-        """Find out who wrote and whether they may."""
-        author, place = await self.people.resolve(body.author, body.place, body.address)
-        denied = await self._denied(author, place, Action.STEER if busy else Action.MESSAGE)
-        return Judged(replace(body, author=author, place=place), denied)
-
-    async def _denied(self, who: Principal, place: Place, action: Action) -> str | None:
-        decision = await decide_access(self.access, who, place, action, threads=self.policies, seconds=self.access_seconds)
-        return decision.text if isinstance(decision, Deny) else None
-
-    async def _still_denied(self, session: LiveSession, turn: Turn) -> str | None:
-        """Why a turn's requester may not use the bot any more. Raises: AccessUnknown; the last attempt refuses (CORE 14)."""
-        try:
-            who, place = await self.people.ask(turn.requester, turn.place, turn.address)
-            return await self._denied(who, place, Action.MESSAGE)
-        except LookUpFailed:
-            since = min((one.consent.at for one in turn.pending if one.consent is not None), default=session.now)
-            if session.now - since >= LOOK_UP_BUDGET_MS:
-                return UNKNOWN_AUTHOR
-            raise
-        except Exception as error:
-            log.exception("%s: whether %s may still use the bot could not be decided", session.run_id, turn.requester.id)
-            if session.charged + 1 >= MAX_CHARGED:
-                return UNKNOWN_AUTHOR
-            raise AccessUnknown from error
-
     async def _loop(self, session: LiveSession) -> None:
         while True:
             try:
                 if await self._once(session):
                     return
             except (Reconsider, PromptTaken, Redacted):
-                await self.warm.refresh(session, self.judge)
+                await self.warm.refresh(session, self.entry.judge)
 
     async def _once(self, session: LiveSession) -> bool:
         """Do one action; True when the session was given back."""
@@ -200,7 +182,7 @@ class SessionRunner:
                 return waits.limited(session.state, turn, prompt)
             case Answer():
                 detail = await give(self.store, self.answers, session, action)
-                await session.take_in(await self.store.refresh(session.run_id, session.epoch), self.judge)
+                await session.take_in(await self.store.refresh(session.run_id, session.epoch), self.entry.judge)
                 return waits.answered(session.state, turn, action, detail)
             case Remind():
                 return waits.reminded(session.state, turn, action, session.open)
@@ -252,10 +234,11 @@ class SessionRunner:
         parted = await part(self._gates(agent, session), session, turn, calls, policy=policy)
         results = parted.results
         batch = await self._runner(agent, session, turn).run(session, turn, parted.now) if parted.now else Batch()
-        prompts = (*parted.asks, *batch.again)
-        if prompts and await self._wrote_on(session, turn):
-            results.update({prompt.call.call_id: unasked(prompt) for prompt in prompts})
-            prompts = ()
+        asks: tuple[NewPrompt | Pending, ...] = (*parted.asks, *batch.asks)
+        if asks and await self._wrote_on(session, turn):
+            results.update({one.call.call_id: unasked(one) for one in asks})
+            parted.asks.clear()
+            batch.ask_nobody()
         begins = Starter(tools=agent.tools, keep_ms=self.keep_ms).start(session, turn, parted.flows)
         results.update(begins.results)
         refused = frozenset(results)
@@ -267,8 +250,9 @@ class SessionRunner:
             n=session.step_no,
             calls=calls,
             results=[results[call.call_id] for call in calls if call.call_id in results],
-            prompts=placed(turn, prompts, now=session.now),
+            prompts=placed(turn, (*parted.asks, *batch.again), now=session.now),
             asleep=parted.asleep,
+            joined=batch.joined,
             flows=begins.flows,
             refused=refused,
             silent=parted.silent,
@@ -278,7 +262,7 @@ class SessionRunner:
     async def _ask(self, session: LiveSession, turn: Turn, agent: ReadyAgent) -> ModelReply:
         request = ModelRequest(
             agent.instructions,
-            tuple(session.history),
+            seen_by(session.history, turn.requester.id),
             tools=agent.specs,
             attempt=session.charged + 1,
             session_id=session.run_id,
@@ -315,13 +299,14 @@ class SessionRunner:
         batch = Batch()
         begins = Beginning(flows=NO_FLOWS)
         unput: dict[str, ResultItem] = {}
-        starter, runner = Starter(tools=agent.tools, keep_ms=self.keep_ms), self._runner(agent, session, turn)
+        starter = Starter(tools=agent.tools, keep_ms=self.keep_ms)
+        runner, waiting = self._runner(agent, session, turn), waiting_after(turn, action)
         action = replace(action, closed=starter.said(action.closed))
         if action.run:
             await announce(self.store, session, turn, reused=False)
             flows, here = starter.sort(action.run)
             try:
-                batch = await runner.run(session, turn, [Due(pending.call, pending) for pending in here])
+                batch = await runner.run(session, turn, [Due(pending.call, pending) for pending in here], waiting=waiting)
                 begins = await starter.release(runner, session, turn, flows)
             except AccessUnknown:
                 await self._look_up_later(session)
@@ -330,9 +315,9 @@ class SessionRunner:
                 again = await self.store.now() + error.again_in_ms(5_000)
                 await self.store.release(session.run_id, session.epoch, timer_at=again, seen=session.seen, unused=False)
                 return True
-            if batch.again and await self._wrote_on(session, turn):
-                unput = {prompt.call.call_id: unasked(prompt) for prompt in batch.again}
-                batch.again.clear()
+            if batch.asks and await self._wrote_on(session, turn):
+                unput = {one.call.call_id: unasked(one) for one in batch.asks}
+                batch.ask_nobody()
         # what an earlier attempt streamed belongs to its step: what comes next is another one
         announced = session.announced or (session.attempt > 1 and not turn.pending)
         change = changes.resolved(
@@ -341,6 +326,7 @@ class SessionRunner:
             action,
             results={**batch.results, **unput, **begins.results},
             again=placed(turn, batch.again, now=session.now),
+            joined=batch.joined,
             flows=begins.flows,
             begun=Begun(announced=announced),
             refused=frozenset({*unput, *begins.results}),
@@ -365,8 +351,9 @@ class SessionRunner:
             tools=agent.tools,
             gates=self._gates(agent, session),
             deps=self.deps,
-            denied=lambda: self._still_denied(session, turn),
+            denied=lambda: self.entry.still_denied(session, turn),
             interrupted=lambda: self._stops(session),
+            signing=self.signing,
             threads=self.threads,
             grace=self.grace,
         )
@@ -380,10 +367,10 @@ class SessionRunner:
     async def _stops(self, session: LiveSession, *, steering: bool = False) -> bool:
         """Look at what came in: must the step stop what it does? Not for what only newer code reads: that has time."""
         try:
-            await session.take_in(await self.store.refresh(session.run_id, session.epoch), self.judge)
+            await session.take_in(await self.store.refresh(session.run_id, session.epoch), self.entry.judge)
         except Stranded:
             return False
         return interrupts(session.view(self.limits), steering=steering)
 
     async def _commit(self, session: LiveSession, change: Change, move: Move | None = None) -> bool:
-        return await commit(self.store, session, change, limits=self.limits, judge=self.judge, move=move)
+        return await commit(self.store, session, change, limits=self.limits, judge=self.entry.judge, move=move)

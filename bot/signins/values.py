@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from bot.signins.page import Page
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
@@ -31,11 +33,11 @@ class Cookie:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Go:
-    """Leave for another site, by a page that says so."""
+    """Leave for another site."""
 
     url: str = field(repr=False)
-    to: str
-    """Whose site it is, for people."""
+    page: Page = field(repr=False)
+    """What says so and leaves by itself."""
     cookie: Cookie | None = None
 
 
@@ -44,3 +46,4 @@ class Done:
     """See what came of an attempt, at its own address: what is in the address bar now must not stay there."""
 
     attempt_id: str
+    cookie: Cookie | None = None

@@ -17,7 +17,7 @@ from bot.turn import posts, signing
 from bot.turn.actions import Closed, Dismiss, Fail, Open, Raised, Refuse, Resolve, Stop
 from bot.turn.change import NO_FLOWS, Begun, Change, Draft, Ended, Flows, NewPrompt, Post
 from bot.turn.children import tasks_settled, tasks_started, tasks_stopped
-from bot.turn.held import MODEL_CALLS
+from bot.turn.held import MODEL_CALLS, waiting_after
 from bot.turn.parts import (
     abandoned,
     action_result,
@@ -95,7 +95,7 @@ def thought(
         events.append(Draft(type="message.completed", data=finish, refs=(("message", f"step:{n}#/items/0/text"),)))
     events += [action_result(here, item) for item in results if item.call_id in refused]
     events += tasks_started(turn, flows.pending)
-    events += requests(turn, prompts)
+    events += requests(turn, prompts, joined)
     usage: dict[str, JsonValue] = {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
     events.append(Draft(type="step.completed", data={**here, "finish_reason": FINISH_WORDS[reply.finish], "usage": usage}))
     after = replace(
@@ -146,8 +146,7 @@ def resolved(
 
     ``joined`` and ``refused`` as in ``thought``.
     """
-    gone = {pending.call.call_id for pending in action.run} | {closed.pending.call.call_id for closed in action.closed}
-    rest = tuple(pending for pending in turn.pending if pending.call.call_id not in gone)
+    rest = waiting_after(turn, action)
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": state.sequence}
     ran = tuple(results[pending.call.call_id] for pending in action.run if pending.call.call_id in results)
     shut = tuple(closed_item(closed) for closed in _with_call(action.closed))
@@ -156,7 +155,7 @@ def resolved(
     events += tasks_settled(turn, action.closed)
     events += [action_result(here, item) for item in (*ran, *shut) if item in shut or item.call_id in refused]
     announced = bool(action.run) or (begun is not None and begun.announced)
-    events += requests(turn, again)
+    events += requests(turn, again, joined)
     if announced:
         events.append(Draft(type="step.completed", data={**here, "finish_reason": "tool-calls" if action.run else "other"}))
     events += [message_received(state, turn, message) for message in action.steer]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from bot.display import quoted_note
 from bot.history import ResultStatus
 from bot.turn import children, signing
 from bot.turn.actions import (
@@ -209,9 +210,10 @@ def _unanswered(view: View, pending: Pending) -> Closed:
             return Closed(pending=pending, status=ResultStatus.EXPIRED, content=reason)
 
 
-def quoted_note(note: str) -> str:
-    """Quote the words that came with an answer; forgetting somebody finds them by this form."""
-    return f'Their note: "{note}"'
+def waiting_after(turn: Turn, action: Resolve) -> tuple[Pending, ...]:
+    """What a turn still waits for once others of its calls were released or closed."""
+    gone = {one.call.call_id for one in (*action.run, *(closed.pending for closed in action.closed))}
+    return tuple(one for one in turn.pending if one.call.call_id not in gone)
 
 
 # ── what is typed ──

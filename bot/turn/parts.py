@@ -67,7 +67,7 @@ def asked(prompt: NewPrompt) -> Pending:
     )
 
 
-def requests(turn: Turn, prompts: Sequence[NewPrompt]) -> list[Draft]:
+def requests(turn: Turn, prompts: Sequence[NewPrompt], joined: Sequence[Pending] = ()) -> list[Draft]:
     """Tell readers what is asked."""
     told = []
     for prompt in prompts:
@@ -75,7 +75,7 @@ def requests(turn: Turn, prompts: Sequence[NewPrompt]) -> list[Draft]:
         refs = (("requests/0", f"prompt:{prompt.prompt_id}#"),)
         told.append(Draft(type="input.requested", data={"turn_id": turn.turn_id, **about}, refs=refs))
         if prompt.purpose is Purpose.SIGN_IN:
-            told.append(signing.required(turn, prompt))
+            told.append(signing.required(turn, prompt, joined))
     return told
 
 

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import JsonValue
 
-from bot.display import reveal
+from bot.display import quoted_note, reveal
 from bot.history import ResultStatus
 from bot.principal import Principal
 from bot.turn.actions import Closed, Reroute, Resolve
@@ -125,10 +125,12 @@ def released(pending: Pending, answer: Response) -> Pending:
 
 
 def refused(pending: Pending, answer: Response, title: str) -> Closed:
-    """Close a call whose account was not connected; ``note`` says why, where the person or the provider said."""
+    """Close a call whose account was not connected, with what the person wrote, or why it ended at the provider."""
     note = answer.consent.note
     words = f"{answer.consent.name} did not connect {title}."
-    return _closed(pending, ResultStatus.REJECTED, f"{words} {quoted_reason(note)}" if note else words)
+    # an option has a label; what a sign-in came to by itself is no option
+    why = quoted_note(note) if answer.label else f"{note.removesuffix('.')}."
+    return _closed(pending, ResultStatus.REJECTED, f"{words} {why}" if note else words)
 
 
 def expired(pending: Pending, title: str) -> Closed:
@@ -139,11 +141,6 @@ def expired(pending: Pending, title: str) -> Closed:
 def ignored(pending: Pending, title: str) -> Closed:
     """Close a call whose person wrote on."""
     return _closed(pending, ResultStatus.REJECTED, f"The person wrote a new message instead of connecting {title}.")
-
-
-def quoted_reason(note: str) -> str:
-    """Quote why an account was not connected."""
-    return f'The reason: "{note}"'
 
 
 def undelivered(view: View, turn: Turn, signal: Undelivered, failed: Copy, pending: Pending) -> Reroute | Resolve:
@@ -165,22 +162,35 @@ def undelivered(view: View, turn: Turn, signal: Undelivered, failed: Copy, pendi
     )
 
 
+def was_cut_off(waited: Pending | None) -> bool:
+    """Whether nobody knows what a call did before it came to wait for an account."""
+    return waited is not None and Purpose.RERUN in (waited.purpose, waited.earlier.purpose if waited.earlier else None)
+
+
+def unrun(words: str, status: ResultStatus, *, begun: int, cut_off: bool) -> tuple[ResultStatus, str]:
+    """Say why a call ends that has no account to act with, and what it did by then."""
+    if cut_off:
+        return ResultStatus.UNKNOWN, f"{words} It was cut off while it ran, and was not run again. {_UNKNOWN}"
+    return status, f"{words} {'It was begun, and was not run again.' if begun else 'The call did not run.'}"
+
+
+_UNKNOWN: Final = "Whether it took effect is not known."
+
+
 def _closed(pending: Pending, status: ResultStatus, words: str) -> Closed:
-    if pending.begun:
-        words += " The call had been begun before, and was not run again."
-    else:
-        words += " The call did not run."
-    return Closed(pending=pending, status=status, content=words)
+    ends, text = unrun(words, status, begun=pending.begun, cut_off=was_cut_off(pending))
+    return Closed(pending=pending, status=ends, content=text)
 
 
 # ── what readers are told ──
 
 
-def required(turn: Turn, prompt: NewPrompt) -> Draft:
-    """Tell readers whose account is waited for."""
+def required(turn: Turn, prompt: NewPrompt, joined: Sequence[Pending]) -> Draft:
+    """Tell readers whose account is waited for, and by which calls."""
+    others = [one.call.call_id for one in joined if one.prompt_id == prompt.prompt_id]
     data: dict[str, JsonValue] = {
         "turn_id": turn.turn_id,
-        "call_id": prompt.call.call_id,
+        "call_ids": [prompt.call.call_id, *others],
         "request_id": prompt.prompt_id,
         "name": prompt.connection,
         "title": prompt.body.get("title"),

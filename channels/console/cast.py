@@ -24,6 +24,11 @@ class CastMember:
     roles: frozenset[str] = frozenset()
     color: str = "#8a8f98"
 
+    @property
+    def email(self) -> str:
+        """Their address, in a domain that no mail is ever sent to (RFC 6761 §6.2)."""
+        return f"{self.id}@example.test"
+
 
 CAST: tuple[CastMember, ...] = (
     CastMember("alice", "Alice", role_text="requester", standing=Standing.MEMBER, color="#5b6bd6"),

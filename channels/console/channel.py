@@ -1,6 +1,7 @@
 """The console channel: the bot's side of the console's platform.
 
-What lives here: verify, parse, send, edit, find. What does not: the platform itself (`platform.py`) or the page.
+What lives here: verify, parse, send, edit, find, addresses of the cast, links to threads. What does not: the platform itself
+(`platform.py`) or the page.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar, cast
+from urllib.parse import quote
 
 from channels.address import AddressCodec
 from channels.cards import MAX_FIELD_NAME
@@ -74,6 +76,18 @@ class Console(Channel):
         if message is None or message.thread_id != thread_id:
             return None
         return MessageRef(self.name, address, id=message.id)
+
+    async def email_of(self, address: str, author: Author) -> str | None:
+        """Return a cast member's address. Raises: BadAddress."""
+        ADDRESS.decode(address)
+        member = cast_member(author.id)
+        return None if member is None else member.email
+
+    async def link_to(self, address: str) -> str | None:
+        """Link to a thread on the page, where one is served. Raises: BadAddress."""
+        (thread_id,) = ADDRESS.decode(address)
+        page = self.platform.page_url
+        return f"{page}#{quote(thread_id, safe='')}" if page else None
 
 
 def _called(message: Outbound) -> Outbound:

@@ -41,11 +41,13 @@ class ConsolePlatform:
     """The platform behind the console channel; the file is opened at the first call.
 
     Every write can be made again with the same ids and is then done once. `now` returns ms since the epoch.
-    All calls raise DeliveryFailed("unavailable", permanent=False) when the file can't be used.
+    All calls raise DeliveryFailed("unavailable", permanent=False) when the file can't be used. `page_url` is where this process
+    serves the page, empty where it doesn't.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, now: NowMs = wall_clock) -> None:
         self.file = ConsoleFile(path)
+        self.page_url = ""
         self._now = now
         self.scheme = console_scheme(now)
 

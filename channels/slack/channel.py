@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
+import re
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from channels.cards import Form
@@ -18,17 +18,20 @@ from channels.contract import Capabilities, Channel, Verified
 from channels.errors import DeliveryFailed, InvalidSignature, PayloadTooLarge, RateLimited
 from channels.events import Author, Click, Ingress, Place
 from channels.http import WebhookRequest
+from channels.identity import IdentityProvider
 from channels.outbound import Delivery, MessageRef
 from channels.signing import HmacScheme, NowMs, wall_clock
 from channels.slack.address import SlackAddress, is_id, is_timestamp
-from channels.slack.api import DEFAULT_URL, REFUSED_FORM, UNCLEAR, Answer, Api
-from channels.slack.clicks import origin_of
+from channels.slack.api import REFUSED_FORM, UNCLEAR, Answer, Api
 from channels.slack.directory import SlackDirectory
+from channels.slack.identity import author_of, conversation_link, is_permalink
 from channels.slack.modal import modal
 from channels.slack.pacing import Pacer
 from channels.slack.parsing import parse
 from channels.slack.render import MAX_MARKDOWN, Files, Rendered, Shape, render
 from channels.slack.search import Search, metadata
+from channels.slack.settings import Settings
+from channels.slack.target import DIRECT, Target, place, shown_at
 from channels.slack.uploads import MAYBE_DONE, Uploads, bounded
 from channels.slack.usergroups import UserGroup
 
@@ -46,36 +49,22 @@ FORM_SECONDS = 2.5
 """A trigger lives for three."""
 
 EPHEMERAL = "ephemeral:"
-DIRECT = "/"
-"""Between the direct message and the `ts` of a private card's ref."""
-
-TOKEN, SECRET, API_URL = "SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET", "SLACK_API_URL"
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """Where a message goes: a thread, or the direct message with the one who may read it."""
-
-    channel: str
-    thread: str | None
-    origin: str = ""
-    """The conversation that the message is about, if it is shown elsewhere."""
-
-    @classmethod
-    def of(cls, address: SlackAddress) -> _Target:
-        return cls(address.channel, address.thread)
+_LINK = re.compile("https?://", re.IGNORECASE)
 
 
 class Slack(Channel):
     """A Slack app with one bot token.
 
-    What is not given is read from SLACK_BOT_TOKEN, SLACK_SIGNING_SECRET (comma-separated while one replaces another) and
-    SLACK_API_URL, when it is first needed. A message is shown once: it carries its delivery id as metadata and is looked for
-    before it is sent again. That needs the scopes `channels:history`, `groups:history`, `im:history` and `mpim:history`;
-    without them, and for private remarks, Slack is an at-least-once channel.
+    What is not given is read from SLACK_BOT_TOKEN, SLACK_SIGNING_SECRET (comma-separated while one replaces another),
+    SLACK_API_URL, SLACK_CLIENT_ID and SLACK_CLIENT_SECRET (both for signing in with Slack), when it is first needed.
+
+    A message is shown once: it carries its delivery id as metadata and is looked for before it is sent again. That needs the
+    scopes `channels:history`, `groups:history`, `im:history` and `mpim:history`; without them, and for private remarks, Slack is
+    an at-least-once channel.
 
     A private remark is ephemeral. A private card can't be: nobody could change it later. It goes to the direct message with its
-    reader, and its buttons carry the conversation that it is about.
+    reader, and its buttons carry the conversation that it is about. A remark with a link goes there as well: it is needed
+    for longer than Slack keeps an ephemeral one.
     """
 
     name: ClassVar[str] = "slack"
@@ -89,11 +78,17 @@ class Slack(Channel):
         bot_token: str | None = None,
         signing_secret: str | Sequence[str] | None = None,
         api_url: str | None = None,
+        client_id: str | None = None,
+        client_secret: str | None = None,
         now: NowMs = wall_clock,
     ) -> None:
-        self._token = bot_token
-        self._secrets = (signing_secret,) if isinstance(signing_secret, str) else signing_secret
-        self._url = api_url
+        self._settings = Settings(
+            bot_token=bot_token,
+            signing_secret=signing_secret,
+            api_url=api_url,
+            client_id=client_id,
+            client_secret=client_secret,
+        )
         self._now = now
         self._scheme = HmacScheme("X-Slack-Signature", "X-Slack-Request-Timestamp", version="v0", now=now)
         self._api: Api | None = None
@@ -103,37 +98,22 @@ class Slack(Channel):
         self._sent: OrderedDict[str, MessageRef] = OrderedDict()
         self._missed: OrderedDict[str, int] = OrderedDict()
         self._held_back: OrderedDict[str, int] = OrderedDict()
+        self._links: OrderedDict[str, str] = OrderedDict()
         self._uploads = Uploads(self._calls)
 
     def __repr__(self) -> str:
         """Name the channel; its secrets stay out of logs."""
-        return f"Slack(api_url={self._api_url()!r})"
+        return f"Slack(api_url={self._settings.url()!r})"
 
     def problems(self) -> tuple[str, ...]:
         """Say what is missing before this can work, for the check at the start."""
-        found = []
-        token, url = self._bot_token(), self._api_url()
-        if not token:
-            found.append(f"slack: no bot token; set {TOKEN}, or give Slack(bot_token=…)")
-        elif not token.startswith(("xoxb-", "xoxe.xoxb-")):
-            found.append(
-                f"slack: the bot token does not begin with xoxb-; {TOKEN} takes the one of the bot, not of a person or app"
-            )
-        if not self._signing_secrets():
-            found.append(f"slack: no signing secret; set {SECRET}, or give Slack(signing_secret=…)")
-        if not url.startswith(("https://", "http://")):
-            found.append(f"slack: {API_URL} is not an http(s) address")
-        try:
-            import slack_sdk  # noqa: F401, PLC0415 - whether it is there
-        except ImportError:
-            found.append("slack: slack-sdk is not installed; install moorings[slack]")
-        return tuple(found)
+        return self._settings.problems()
 
     async def verify(self, request: WebhookRequest) -> Verified:
         """Check Slack's signature over the raw bytes."""
         if len(request.body) > MAX_BODY:
             raise PayloadTooLarge(len(request.body), MAX_BODY)
-        secrets = self._signing_secrets()
+        secrets = self._settings.signing_secrets()
         if not secrets:
             raise InvalidSignature("no signing secret is set")
         return self._scheme.verify(request, secrets)
@@ -160,12 +140,12 @@ class Slack(Channel):
 
     async def _send_once(self, address: SlackAddress, delivery: Delivery) -> MessageRef:
         message = delivery.message
-        if message.private_to is not None and message.card is None:
+        if message.private_to is not None and message.card is None and not _LINK.search(message.text):
             return self._remember(delivery.id, await self._whispered(address, delivery))
-        target = _Target.of(address) if message.private_to is None else await self._direct(address, message.private_to)
+        target = Target.of(address) if message.private_to is None else await self._direct(address, message.private_to)
         return await self._posted(target, delivery)
 
-    async def _posted(self, target: _Target, delivery: Delivery) -> MessageRef:
+    async def _posted(self, target: Target, delivery: Delivery) -> MessageRef:
         # An attempt that Slack told to wait has posted nothing, so after nothing but such there is nothing to look for.
         held_back = self._held_back.pop(delivery.id, 0) == delivery.attempt - 1
         if not held_back and (target.origin or not self._just_missed(delivery.id)):
@@ -177,15 +157,15 @@ class Slack(Channel):
         except RateLimited:
             bounded(self._held_back, delivery.id, delivery.attempt)
             raise
-        await self._share(_shown_at(ref, target), ref, delivery)
+        await self._share(shown_at(ref, target), ref, delivery)
         return ref
 
     async def edit(self, ref: MessageRef, delivery: Delivery) -> MessageRef:
         """Replace a message. A private remark can't be changed by its id later on, so that is sent anew."""
-        target, ts = _Target.of(SlackAddress.decode(ref.address)), ref.id
+        target, ts = Target.of(SlackAddress.decode(ref.address)), ref.id
         if DIRECT in ref.id:
             channel, _, ts = ref.id.partition(DIRECT)
-            target = _Target(channel, None, origin_of(SlackAddress.decode(ref.address)))
+            target = Target.direct(channel, SlackAddress.decode(ref.address))
         if not is_timestamp(ts):
             return await self.send(delivery)
         if delivery.message.private_to is not None and not target.origin:
@@ -194,7 +174,7 @@ class Slack(Channel):
         self._calls().grant("chat.update", target.channel)
         drawn = await self._with_files(delivery, files=files, editing=True, origin=target.origin)
         await self._shown("chat.update", {"channel": target.channel, "ts": ts}, drawn)
-        await self._share(_shown_at(ref, target), ref, delivery)
+        await self._share(shown_at(ref, target), ref, delivery)
         return ref
 
     async def find(self, address: str, delivery_id: str) -> MessageRef | None:
@@ -202,9 +182,9 @@ class Slack(Channel):
         known = self._sent.get(delivery_id)
         if known is not None and known.address == address:
             return known
-        return await self._found(address, delivery_id, _Target.of(SlackAddress.decode(address)))
+        return await self._found(address, delivery_id, Target.of(SlackAddress.decode(address)))
 
-    async def _found(self, address: str, delivery_id: str, target: _Target) -> MessageRef | None:
+    async def _found(self, address: str, delivery_id: str, target: Target) -> MessageRef | None:
         where = replace(SlackAddress.decode(address), channel=target.channel, thread=target.thread)
         try:
             async with asyncio.timeout(ATTEMPT_SECONDS):
@@ -222,8 +202,8 @@ class Slack(Channel):
             return None
         ref = self._ref(address, target, ts)
         # Its files may have been waiting for it when the answer was lost.
-        shown_at = _shown_at(ref, target)
-        await self._uploads.share(delivery_id, channel=shown_at.channel, thread=shown_at.thread)
+        there = shown_at(ref, target)
+        await self._uploads.share(delivery_id, channel=there.channel, thread=there.thread)
         return self._remember(delivery_id, ref)
 
     async def open_form(self, click: Click, form: Form, *, question: str) -> None:
@@ -237,34 +217,61 @@ class Slack(Channel):
 
     async def look_up(self, address: str, author: Author, place: Place, *, fresh: bool = False) -> tuple[Author, Place]:
         """Ask Slack who somebody is and who can read along; `fresh` takes nothing remembered for longer than 30 s."""
-        if self._directory is None:
-            self._directory = SlackDirectory(self._calls(), now=self._now)
-        return await self._directory.look_up(SlackAddress.decode(address), author, place, fresh=fresh)
+        return await self._people().look_up(SlackAddress.decode(address), author, place, fresh=fresh)
+
+    def identity(self, address: str | None = None) -> IdentityProvider | None:
+        """Sign in with Slack, at the workspace of an address."""
+        return self._settings.identity(None if address is None else SlackAddress.decode(address).team)
+
+    def author_of(self, claims: Mapping[str, object], tenancy: str | None = None) -> tuple[str, str] | None:
+        """Return whom claims of Slack's name."""
+        return author_of(claims, tenancy)
+
+    async def email_of(self, address: str, author: Author) -> str | None:
+        """Return the confirmed address of somebody who belongs here; None without the scope `users:read.email`."""
+        return await self._people().email_of(SlackAddress.decode(address), author)
+
+    async def link_to(self, address: str) -> str | None:
+        """Return Slack's permalink of the thread's first message, or a link to the direct message."""
+        where = SlackAddress.decode(address)
+        if where.thread is None:
+            return conversation_link(where, self._settings.url())
+        if address not in self._links:
+            try:
+                query = {"channel": where.channel, "message_ts": where.thread}
+                link = (await self._calls().get("chat.getPermalink", query)).get("permalink")
+            except (DeliveryFailed, RateLimited) as error:
+                log.info("no link to a thread: %s", error)
+                return None
+            if not is_permalink(link, self._settings.url()):
+                return None
+            bounded(self._links, address, str(link))
+        return self._links[address]
 
     async def close(self) -> None:
         """Close the connections of this event loop."""
         if self._api is not None:
             await self._api.close()
 
-    async def _post(self, target: _Target, delivery: Delivery) -> MessageRef:
+    async def _post(self, target: Target, delivery: Delivery) -> MessageRef:
         # Before any upload: what has to wait anyway uploads nothing.
         self._calls().grant("chat.postMessage", target.channel)
         drawn = await self._with_files(delivery, files=Files.ADDED, editing=False, origin=target.origin)
         quiet = {"unfurl_links": False, "unfurl_media": False, "metadata": metadata(delivery.id)}
-        answer = await self._shown("chat.postMessage", _place(target) | quiet, drawn)
+        answer = await self._shown("chat.postMessage", place(target) | quiet, drawn)
         ts = answer.get("ts")
         if not isinstance(ts, str) or not is_timestamp(ts):
             raise DeliveryFailed(UNCLEAR, permanent=False)
         return self._ref(delivery.address, target, ts)
 
-    async def _direct(self, address: SlackAddress, reader: str) -> _Target:
+    async def _direct(self, address: SlackAddress, reader: str) -> Target:
         """Find the direct message with somebody. Raises: DeliveryFailed, RateLimited."""
         answer = await self._calls().post("conversations.open", {"users": reader})
         channel = answer.get("channel")
         channel_id = channel.get("id") if isinstance(channel, dict) else None
         if not is_id(channel_id) or not str(channel_id).startswith("D"):
             raise DeliveryFailed(UNCLEAR, permanent=False)
-        return _Target(str(channel_id), None, origin_of(address))
+        return Target.direct(str(channel_id), address)
 
     async def _whispered(self, address: SlackAddress, delivery: Delivery) -> MessageRef:
         """Show a remark to one reader. It can't be looked for, so one that may be there isn't sent again."""
@@ -273,7 +280,7 @@ class Slack(Channel):
         drawn = await _drawn(delivery, files=Files.REFUSED, editing=False, origin="")
         answer: Answer = {}
         try:
-            answer = await self._shown("chat.postEphemeral", _place(_Target.of(address)) | {"user": reader}, drawn)
+            answer = await self._shown("chat.postEphemeral", place(Target.of(address)) | {"user": reader}, drawn)
         except DeliveryFailed as error:
             if error.code == "user_not_in_channel":
                 return await self._posted(await self._direct(address, reader), delivery)
@@ -292,15 +299,15 @@ class Slack(Channel):
             return drawn
         return await _drawn(delivery, files=Files.REFUSED, editing=editing, origin=origin)
 
-    async def _share(self, shown_at: _Target, ref: MessageRef, delivery: Delivery) -> None:
+    async def _share(self, there: Target, ref: MessageRef, delivery: Delivery) -> None:
         """Share the files of a message that is shown, or have it say that they are missing."""
-        if await self._uploads.share(delivery.id, channel=shown_at.channel, thread=shown_at.thread):
+        if await self._uploads.share(delivery.id, channel=there.channel, thread=there.thread):
             return
         try:
-            self._calls().grant("chat.update", shown_at.channel)
+            self._calls().grant("chat.update", there.channel)
             noted = replace(delivery, id=f"{delivery.id}-n")
-            drawn = await _drawn(noted, files=Files.REFUSED, editing=True, origin=shown_at.origin)
-            await self._shown("chat.update", {"channel": shown_at.channel, "ts": ref.id.rpartition(DIRECT)[2]}, drawn)
+            drawn = await _drawn(noted, files=Files.REFUSED, editing=True, origin=there.origin)
+            await self._shown("chat.update", {"channel": there.channel, "ts": ref.id.rpartition(DIRECT)[2]}, drawn)
         except (DeliveryFailed, RateLimited):
             log.warning("delivery %s speaks of files that are missing", delivery.id)
 
@@ -330,15 +337,20 @@ class Slack(Channel):
             self._bot_user = str((await self._calls().post("auth.test", {})).get("user_id") or "")
         return self._bot_user
 
+    def _people(self) -> SlackDirectory:
+        if self._directory is None:
+            self._directory = SlackDirectory(self._calls(), now=self._now)
+        return self._directory
+
     def _calls(self) -> Api:
         if self._api is None:
-            token = self._bot_token()
+            token = self._settings.token()
             if not token:
                 raise DeliveryFailed("not_authed", permanent=True)
-            self._api = Api(token, self._api_url(), pacer=Pacer(self._now))
+            self._api = Api(token, self._settings.url(), pacer=Pacer(self._now))
         return self._api
 
-    def _ref(self, address: str, target: _Target, ts: str) -> MessageRef:
+    def _ref(self, address: str, target: Target, ts: str) -> MessageRef:
         return MessageRef(self.name, address, id=f"{target.channel}{DIRECT}{ts}" if target.origin else ts)
 
     def _remember(self, delivery_id: str, ref: MessageRef) -> MessageRef:
@@ -349,26 +361,6 @@ class Slack(Channel):
         """Tell whether it was looked for in vain a moment ago, before this attempt."""
         at = self._missed.pop(delivery_id, None)
         return at is not None and 0 <= self._now() - at < MISS_MS
-
-    def _bot_token(self) -> str:
-        return (os.environ.get(TOKEN, "") if self._token is None else self._token).strip()
-
-    def _api_url(self) -> str:
-        return (os.environ.get(API_URL, "") if self._url is None else self._url).strip() or DEFAULT_URL
-
-    def _signing_secrets(self) -> list[bytes]:
-        given = os.environ.get(SECRET, "").split(",") if self._secrets is None else self._secrets
-        return [secret.strip().encode() for secret in given if secret.strip()]
-
-
-def _place(target: _Target) -> dict[str, object]:
-    place: dict[str, object] = {"channel": target.channel}
-    return place if target.thread is None else place | {"thread_ts": target.thread}
-
-
-def _shown_at(ref: MessageRef, target: _Target) -> _Target:
-    """Return where the files of a message go: into its thread, in a direct message behind it."""
-    return replace(target, thread=ref.id.rpartition(DIRECT)[2]) if target.origin else target
 
 
 async def _drawn(delivery: Delivery, *, files: Files, editing: bool, origin: str) -> Rendered:

@@ -1,4 +1,4 @@
-"""Who somebody is and who can read along, asked from Slack and remembered for a while.
+"""Who somebody is, their e-mail address, and who can read along, asked from Slack and remembered for a while.
 
 What lives here: two look-ups and their cache. What does not: who may do what.
 """
@@ -88,6 +88,7 @@ class _Person:
     stranger: bool
     team: str
     enterprise: str
+    email: str | None
 
     def standing(self, address: SlackAddress) -> Standing:
         """Say what the person is to the workspace that installed the bot."""
@@ -118,6 +119,21 @@ class SlackDirectory:
         if person is None:
             return replace(author, standing=Standing.UNKNOWN), known
         return replace(author, name=person.name or author.name, standing=person.standing(address)), known
+
+    async def email_of(self, address: SlackAddress, author: Author) -> str | None:
+        """Return the confirmed address of one who belongs to the workspace. Raises: RateLimited, DeliveryFailed.
+
+        What another organisation says of its people proves nothing here: it may give them any address.
+        """
+        try:
+            person = await self._people.get(author.id, lambda: self._person(author.id), fresh=True)
+        except DeliveryFailed as error:
+            if error.code == "missing_scope":
+                return None
+            raise
+        if person is None or person.standing(address) not in {Standing.MEMBER, Standing.GUEST}:
+            return None
+        return person.email
 
     async def _person(self, user: str) -> _Person | None:
         answer = await self._asked("users.info", {"user": user}, final=_NOBODY)
@@ -162,6 +178,8 @@ def _person(user: Fields) -> _Person | None:
         stranger=user.get("is_stranger") is True,
         team=text_of(user, "team_id"),
         enterprise=text_of(enterprise, "enterprise_id"),
+        # Without the scope `users:read.email` there is none.
+        email=(text_of(profile, "email") or None) if user.get("is_email_confirmed") is True else None,
     )
 
 

@@ -24,8 +24,11 @@ SCOPES: Final = {
     "mpim:read": "the same for those",
     "usergroups:read": "see who is in a user group that may approve",
     "users:read": "see whether somebody is a full member, a guest or an outsider",
+    "users:read.email": "know somebody again by their confirmed address when they connect an account",
 }
 PATH: Final = "/channels/slack/events"
+IDENTITY_PATH: Final = "/connect/identity"
+"""Where Sign in with Slack sends a browser back to."""
 
 
 def manifest(public_url: str, *, name: str = "Moorings") -> dict[str, Any]:
@@ -33,7 +36,8 @@ def manifest(public_url: str, *, name: str = "Moorings") -> dict[str, Any]:
 
     https://docs.slack.dev/reference/app-manifest has the limits.
     """
-    url = f"{public_url.rstrip('/')}{PATH}"
+    base = public_url.rstrip("/")
+    url = f"{base}{PATH}"
     mentioned = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-") or name
     return {
         "display_information": {"name": name[:35], "description": "An agent that lives in threads and never loses work"},
@@ -41,7 +45,7 @@ def manifest(public_url: str, *, name: str = "Moorings") -> dict[str, Any]:
             "app_home": {"home_tab_enabled": False, "messages_tab_enabled": True, "messages_tab_read_only_enabled": False},
             "bot_user": {"display_name": mentioned[:80], "always_online": True},
         },
-        "oauth_config": {"scopes": {"bot": sorted(SCOPES)}},
+        "oauth_config": {"redirect_urls": [f"{base}{IDENTITY_PATH}"], "scopes": {"bot": sorted(SCOPES)}},
         "settings": {
             "event_subscriptions": {"request_url": url, "bot_events": list(EVENTS)},
             "interactivity": {"is_enabled": True, "request_url": url},

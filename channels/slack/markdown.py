@@ -28,8 +28,12 @@ _TARGET = re.compile(r"\]\(\s*<?https?://([^\s()<>|/?#\\]{1,300})", re.IGNORECAS
 _NAMED = re.compile(r"(?:https?://)?((?:[\w-]{1,63}\.){1,9}[^\W\d]{2,24})(?![\w-])", re.IGNORECASE)
 _DECORATION = re.compile(r"[*_~`\\]|\u2060")
 _UNCOMMON = re.compile(r"[^\n\t -~]")
-_LINK = re.compile(r"\[([^\[\]\n]+)\]\((https?://[^\s()<>|]+(?:\([^\s()<>|]*\)[^\s()<>|]*)*)\)")
-_AUTOLINK = re.compile(r"&lt;(https?://(?:[^\s<>|&]|&(?!lt;|gt;)){1,2000})&gt;")
+# With words, between angles, or bare: all said to be links, so that Slack needn't guess what else is one.
+_LINK = re.compile(
+    r"\[([^\[\]\n]+)\]\((https?://[^\s()<>|]+(?:\([^\s()<>|]*\)[^\s()<>|]*)*)\)"
+    r"|&lt;(https?://(?:[^\s<>|&]|&(?!lt;|gt;)){1,2000})&gt;"
+    r"|(?<![\w/])(https?://(?:[^\s<>|&()]|&amp;){0,2000}(?:[^\s<>|&().,;:!?'\"*_~”’]|&amp;))"
+)
 # What is bold ends at the next pair of marks or not at all: each is read once.
 _BOLD = re.compile(r"\*\*(?=\S)((?:[^*\n]|\*(?!\*))+)(?<=\S)\*\*|__(?=\S)((?:[^_\n]|_(?!_))+)(?<=\S)__")
 _EMPHASIS = re.compile(r"(?<![*\w])\*(?=[^\s*])([^*\n]+?)(?<=[^\s*])\*(?![*\w])")
@@ -38,6 +42,12 @@ _LANGUAGE = re.compile(r"[\w+#.-]{0,30}")
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?=\S)")
 _QUOTE = re.compile(r"(?: {0,3}>)+ ?")
 _BULLET = re.compile(r"^(\s*)[-*+]\s+")
+
+# What a backslash takes its meaning from (CommonMark 0.31 §2.4) stands aside as a private character while the rest is read.
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
+_ASIDE = re.compile("[\U000f0021-\U000f007e]")
+_ASIDE_BASE = 0xF0000
+_MEANING = frozenset("*_~`:.@")
 
 # Between the bracket and what follows, so that no reader of either markup takes the two for one; it has no width.
 _JOINER = "\u2060"
@@ -126,7 +136,14 @@ def _plain_links(text: str) -> str:
 
 
 def _to_mrkdwn(text: str) -> str:
-    return "\n".join(_line_to_mrkdwn(line) for line in _IMAGE.sub("[", text).split("\n"))
+    text = _ESCAPED.sub(lambda found: chr(_ASIDE_BASE + ord(found[1])), _ASIDE.sub("\ufffd", text))
+    marked = "\n".join(_line_to_mrkdwn(line) for line in _IMAGE.sub("[", text).split("\n"))
+    return _ASIDE.sub(lambda found: _literally(chr(ord(found[0]) - _ASIDE_BASE)), marked)
+
+
+def _literally(char: str) -> str:
+    """Write a character as itself; mrkdwn has no backslashes, and makes links of bare addresses."""
+    return f"{_JOINER}{char}{_JOINER}" if char in _MEANING else escape(char)
 
 
 def _line_to_mrkdwn(line: str) -> str:
@@ -147,7 +164,7 @@ def _words_to_mrkdwn(line: str) -> str:
     line = _BOLD.sub(lambda found: f"{_BOLD_MARK}{found[1] or found[2]}{_BOLD_MARK}", line)
     line = _EMPHASIS.sub(r"_\1_", line).replace(_BOLD_MARK, "*")
     line = _STRUCK.sub(r"~\1~", line)
-    return _AUTOLINK.sub(r"<\1>", _LINK.sub(lambda found: f"<{found[2]}|{found[1]}>", line))
+    return _LINK.sub(lambda found: f"<{found[2]}|{found[1]}>" if found[2] else f"<{found[3] or found[4]}>", line)
 
 
 def _fence_to_mrkdwn(lines: str) -> str:

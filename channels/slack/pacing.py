@@ -32,6 +32,7 @@ RATES: dict[str, Rate] = {
     "chat.postMessage": POSTING,
     "chat.postEphemeral": TIER_4,
     "chat.update": TIER_3,
+    "chat.getPermalink": TIER_3,
     "conversations.replies": TIER_3,
     "conversations.history": TIER_3,
     "conversations.info": TIER_3,

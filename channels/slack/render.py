@@ -138,7 +138,8 @@ def _text_blocks(text: str, *, notice: bool) -> list[Block]:
 
 
 def _small(marked: str) -> Block:
-    return {"type": "context", "elements": [{"type": "mrkdwn", "text": marked}]}
+    # Verbatim: a bare address or a channel's name that a remark quotes is no link.
+    return {"type": "context", "elements": [{"type": "mrkdwn", "text": marked, "verbatim": True}]}
 
 
 def _called(mentions: Sequence[str]) -> str:

@@ -16,7 +16,8 @@ from bot.context import ToolContext
 from bot.history import ResultItem, UserItem
 from bot.model import Finish, ModelReply, ModelRequest, OnText, RequestedCall
 from bot.tools import tool
-from channels.slack.channel import SECRET, Slack
+from channels.slack.channel import Slack
+from channels.slack.settings import SECRET
 
 VOTERS = 21
 """How many have to agree to `agree`."""

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from bot.testing.slack import FakeSlack, Said
-from channels.slack.channel import API_URL, SECRET, TOKEN
+from channels.slack.settings import API_URL, SECRET, TOKEN
 from tests.bench.processes import Server, prepare, serving
 from tests.bench.tables import Row, spread
 

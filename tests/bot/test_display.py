@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.display import reveal, show, within
+from bot.display import quoted, reveal, show, within
+from channels.slack.markdown import mrkdwn
 
 
 class Colour(Enum):
@@ -68,3 +70,31 @@ def test_words_that_begin_a_sentence_stand_within_one_too() -> None:
     assert within("Whoever is on call") == "whoever is on call"
     assert within("A team lead") == "a team lead"
     assert [within(name) for name in ("Finance", "Anna", "", "The-Boss")] == ["Finance", "Anna", "", "The-Boss"]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "[click](https://evil.example)",
+        "https://evil.example/a?b=c",
+        "HTTP://evil.example",
+        "<https://evil.example>",
+        "<https://evil.example|click>",
+        "www.evil.example",
+        "WWW.evil.example",
+        "alice@evil.example",
+        "`code` and ![image](https://evil.example/i.png)",
+        "\\[click](https://evil.example)",
+        "[click]: https://evil.example",
+        "two\nlines https://evil.example",
+    ],
+)
+def test_what_is_quoted_is_no_link_for_any_reader(written: str) -> None:
+    shown = mrkdwn(quoted(written))
+    assert not re.search(r"<[^>]*>|(?<!\u2060)://|www\.|(?<=\w)@(?=\w)|`(?!\u2060)", shown, re.IGNORECASE), shown
+    assert not re.search(r"(?<!\\)[\[\]<>`]|(?<!\\):(?=//)|(?<=www)\.|(?<=\w)@(?=\w)", quoted(written), re.IGNORECASE)
+
+
+def test_a_link_beside_what_is_quoted_stays_one() -> None:
+    shown = mrkdwn(f"{quoted('see https://evil.example')}: [open it](https://ours.example/a_b)")
+    assert re.findall(r"<([^>]*)>", shown) == ["https://ours.example/a_b|open it"]

@@ -202,4 +202,4 @@ def _drawn(cells: Sequence[Cell]) -> str:
     return drawn + (f", asked {reruns}×" if reruns else "")
 
 
-assert set(ORDER) == FAILPOINTS
+assert set(ORDER) == {name for name in FAILPOINTS if not name.startswith("connect.")}

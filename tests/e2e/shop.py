@@ -21,8 +21,9 @@ from bot.testing.app import App, running
 from bot.testing.slack import FakeSlack, Said
 from bot.testing.slack.faults import server_error
 from bot.testing.slack.values import Message
-from channels.slack.channel import API_URL, SECRET, TOKEN, Slack
+from channels.slack.channel import Slack
 from channels.slack.search import EVENT_TYPE
+from channels.slack.settings import API_URL, SECRET, TOKEN
 from durable_core.worker import WorkerOptions
 
 __all__ = ["Books", "build_shop", "delivered", "environment", "is_shop", "made_at", "open_shop", "words"]

@@ -4,18 +4,23 @@ What lives here: what is asked of a provider and what its answers are worth. Wha
 them, where tokens are kept, whether a state or a code was used before.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from bot.connections.accounts import AccountSource
 from bot.connections.protocol.errors import NoClient, ProtocolError, ProviderDown, ProviderNonsense, ProviderRefused
-from bot.connections.protocol.ports import ConnectionLike, Registration, Registrations
-from bot.connections.protocol.provider import Provider
+from bot.connections.protocol.ports import Registration, Registrations
 from bot.connections.protocol.values import Account, Client, ClientAuth, DeviceStart, Endpoints, Pending, TokenGrant
+
+if TYPE_CHECKING:
+    from bot.connections.protocol.provider import Provider
 
 __all__ = [
     "Account",
     "AccountSource",
     "Client",
     "ClientAuth",
-    "ConnectionLike",
     "DeviceStart",
     "Endpoints",
     "NoClient",
@@ -29,3 +34,12 @@ __all__ = [
     "Registrations",
     "TokenGrant",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load `Provider` when it is first used: it brings the libraries, and values are imported by what starts quickly."""
+    if name == "Provider":
+        from bot.connections.protocol.provider import Provider  # noqa: PLC0415 - see above
+
+        return Provider
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

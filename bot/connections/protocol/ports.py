@@ -1,54 +1,14 @@
-"""What a provider is made from, and where what it gives for good is kept.
+"""Where what a provider gives the app for good is kept.
 
-What lives here: the shape of a connection as far as the protocol reads it, and the port of registrations. What does not: the
-connection an author writes, and the vault behind the port.
+What lives here: the port of registrations. What does not: the vault behind it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
-from bot.connections.accounts import AccountSource
 from bot.connections.protocol.values import ClientAuth
-
-
-class ConnectionLike(Protocol):
-    """A connection, as far as the protocol reads it. An address that begins with `/` is on the app's own public URL."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def client_id(self) -> Any: ...  # a text, or something whose `reveal()` gives one; empty where the app registers itself
-    @property
-    def client_secret(self) -> Any: ...  # a text, something whose `reveal()` gives one, or None
-    @property
-    def client_auth(self) -> str | None: ...  # a `ClientAuth`, or None: what the provider advertises, else Basic
-    @property
-    def issuer(self) -> str | None: ...
-    @property
-    def authorize_url(self) -> str | None: ...
-    @property
-    def token_url(self) -> str | None: ...
-    @property
-    def userinfo_url(self) -> str | None: ...
-    @property
-    def revoke_url(self) -> str | None: ...
-    @property
-    def device_url(self) -> str | None: ...
-    @property
-    def jwks_url(self) -> str | None: ...
-    @property
-    def extra(self) -> Mapping[str, str]: ...  # more parameters of the authorize address
-    @property
-    def scope_separator(self) -> str: ...
-    @property
-    def account(self) -> AccountSource | None: ...
-    @property
-    def resource(self) -> str | None: ...  # an MCP server's address (RFC 8707)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+from urllib.parse import urlencode
 
-from bot.connections.protocol.ports import ConnectionLike, Registrations
+# `prepare_grant_uri` isn't used: it takes no plain-http loopback but by an environment variable for the whole process. Whether
+# an address may be used is judged by `Outgoing`.
+from oauthlib.common import add_params_to_uri
+from oauthlib.oauth2 import WebApplicationClient
+
+from bot.connections.connection import OAuthConnection
+from bot.connections.protocol.callbacks import read_callback
+from bot.connections.protocol.calls import allowed, call
+from bot.connections.protocol.clients import Clients
+from bot.connections.protocol.devices import read_start
+from bot.connections.protocol.discovery import describe_resource, discover
+from bot.connections.protocol.errors import ProviderDown, ProviderNonsense, ProviderRefused
+from bot.connections.protocol.grants import DEVICE, authenticated, read_answer, read_grant, token_request
+from bot.connections.protocol.identity import fitting, key_id, read_keys, verify
+from bot.connections.protocol.people import OPENID, read_account
+from bot.connections.protocol.ports import Registrations
+from bot.connections.protocol.reading import read_object
 from bot.connections.protocol.values import Account, Client, DeviceStart, Endpoints, Pending, TokenGrant
 from bot.outgoing import Outgoing
+
+FRESH: Final = 3600.0
+"""Seconds that a provider's description and keys are kept."""
+_TOKEN: Final = "the provider's token endpoint"  # noqa: S105 - words
+_LATER: Final = frozenset({"server_error", "temporarily_unavailable"})
 
 
 class Provider:
@@ -24,7 +48,7 @@ class Provider:
 
     def __init__(
         self,
-        connection: ConnectionLike,
+        connection: OAuthConnection,
         outgoing: Outgoing,
         *,
         public_url: str,
@@ -34,56 +58,226 @@ class Provider:
         self.connection = connection
         self._outgoing = outgoing
         self._public_url = public_url.rstrip("/")
-        self._registrations = registrations
+        self._clients = Clients(connection, outgoing, public_url=self._public_url, registrations=registrations, now=now)
         self._now = now
+        self._found: tuple[float, Endpoints] | None = None
+        self._keys: tuple[float, tuple[Mapping[str, Any], ...]] | None = None
 
     @property
     def redirect_uri(self) -> str:
         """Where the provider sends people back to for this connection."""
-        return f"{self._public_url}/connect/callback/{self.connection.name}"
+        return self.connection.redirect_uri(self._public_url)
 
     async def endpoints(self) -> Endpoints:
         """Return where to ask for what: as written, else discovered."""
-        raise NotImplementedError
+        if self._found is None or self._found[0] <= self._now():
+            self._found = (self._now() + FRESH, await self._discover())
+        return self._found[1]
 
     async def client(self) -> Client:
         """Return who the app is there: as written, else by its metadata document, else registered once and kept."""
-        raise NotImplementedError
+        return await self._clients.client(await self.endpoints())
 
     async def authorize_url(
         self, *, state: str, verifier: str, redirect_uri: str, scopes: Sequence[str], nonce: str | None = None
     ) -> str:
         """Return where to send the person: code flow with PKCE S256; `nonce` goes along where `openid` is asked for."""
-        raise NotImplementedError
+        endpoints, client = await self.endpoints(), await self.client()
+        place = _offered(endpoints.authorize, "page to sign in at")
+        challenge: str = WebApplicationClient(client.client_id).create_code_challenge(verifier, "S256")
+        params = {
+            **self.connection.extra,
+            "response_type": "code",
+            "client_id": client.client_id,
+            "redirect_uri": redirect_uri,
+            "state": state,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+            **self._scope(scopes),
+            **_resource(endpoints),
+        }
+        if nonce is not None and "openid" in scopes:
+            params["nonce"] = nonce
+        return str(add_params_to_uri(place, list(params.items())))
 
     async def check_callback(self, params: Mapping[str, str]) -> str:
         """Return the code of a callback whose state the caller has consumed: `iss` is checked first, then an error is raised."""
-        raise NotImplementedError
+        return read_callback(params, await self.endpoints())
 
     async def exchange(self, code: str, *, verifier: str, redirect_uri: str, nonce: str | None = None) -> TokenGrant:
-        """Redeem a code, once; a failure with `sent` means that it may be used up."""
-        raise NotImplementedError
+        """Redeem a code, once; a failure with `sent` means that it may be used up.
+
+        What else is needed is fetched before, so that nothing but the exchange itself can fail once the code is spent.
+        """
+        endpoints, client = await self.endpoints(), await self.client()
+        verified = endpoints.issuer is not None and endpoints.jwks is not None
+        if verified:
+            await self._signing_keys(endpoints)
+        fields = {"code": code, "code_verifier": verifier, "redirect_uri": redirect_uri, **_resource(endpoints)}
+        answer = await self._ask_token(client, "authorization_code", fields, secrets=(code, verifier))
+        grant = read_grant(answer)
+        id_token = answer.token("id_token")
+        if id_token is None or not verified:
+            return grant
+        claims = await self._claims(id_token, endpoints, client, nonce)
+        return replace(grant, id_claims=claims)
 
     async def refresh(self, refresh_token: str, *, scopes: Sequence[str] = ()) -> TokenGrant:
-        """Renew a grant. `refresh_token` of the answer is None where the old one goes on."""
-        raise NotImplementedError
+        """Renew a grant. `refresh_token` of the answer is None where the old one goes on.
 
-    async def revoke(self, token: str, hint: str = "refresh_token") -> bool:
-        """End a token at the provider (RFC 7009); False where it offers no such thing. A token it doesn't know is ended."""
-        raise NotImplementedError
-
-    async def account(self, grant: TokenGrant) -> Account | None:
-        """Return whose grant it is; None where the provider says it nowhere."""
-        raise NotImplementedError
-
-    async def start_device(self, scopes: Sequence[str]) -> DeviceStart:
-        """Begin a device flow (RFC 8628)."""
-        raise NotImplementedError
-
-    async def poll_device(self, device_code: str) -> TokenGrant | Pending:
-        """Ask once whether the person has finished; no sooner than the interval says."""
-        raise NotImplementedError
+        An id_token of the answer is not read: a rotated refresh token would be lost with it, and it proves nobody again.
+        """
+        endpoints, client = await self.endpoints(), await self.client()
+        fields = {"refresh_token": refresh_token, **self._scope(scopes), **_resource(endpoints)}
+        return read_grant(await self._ask_token(client, "refresh_token", fields, secrets=(refresh_token,)))
 
     async def client_credentials(self, scopes: Sequence[str]) -> TokenGrant:
         """Get a token of the app itself."""
-        raise NotImplementedError
+        endpoints, client = await self.endpoints(), await self.client()
+        return read_grant(
+            await self._ask_token(client, "client_credentials", {**self._scope(scopes), **_resource(endpoints)}, secrets=())
+        )
+
+    async def revoke(self, token: str, hint: str = "refresh_token") -> bool:
+        """End a token at the provider (RFC 7009); False where it offers no such thing. A token it doesn't know is ended."""
+        endpoints, client = await self.endpoints(), await self.client()
+        if endpoints.revoke is None:
+            return False
+        what = "the provider's revocation"
+        headers, fields = authenticated(client, {"token": token, "token_type_hint": hint})
+        fetched = await call(self._outgoing, "POST", endpoints.revoke, what=what, headers=headers, body=_form(fields))
+        if not fetched.body.strip() and fetched.status < 300:  # as the standard has it: 200 and no word
+            return True
+        try:
+            read_answer(fetched, what, (token,))
+        except ProviderRefused as refused:
+            if refused.error == "invalid_grant":  # Slack's token_revoked: it is what was wanted
+                return True
+            raise
+        except ProviderNonsense:
+            if fetched.status >= 300:
+                raise
+        return True
+
+    async def account(self, grant: TokenGrant) -> Account | None:
+        """Return whose grant it is; None where the provider says it nowhere.
+
+        What an id_token says needs no further question where it tells an address; userinfo must be of the same subject.
+        """
+        endpoints, source = await self.endpoints(), self.connection.account
+        proven = read_account(grant.id_claims, OPENID) if grant.id_claims is not None and source is None else None
+        if endpoints.userinfo is None or (proven is not None and proven.email is not None):
+            return proven
+        source = source or OPENID
+        what = "the provider's account information"
+        fetched = await call(
+            self._outgoing,
+            "POST" if source.body is not None else "GET",
+            endpoints.userinfo,
+            what=what,
+            headers={
+                **({"Content-Type": "application/json"} if source.body is not None else {}),
+                **source.headers,
+                "Authorization": f"Bearer {grant.access_token}",
+            },
+            body=source.body,
+        )
+        if fetched.status >= 400 and proven is not None:
+            return proven
+        if fetched.status == 401:
+            raise ProviderRefused("invalid_token")
+        found = read_account(read_answer(fetched, what, (grant.access_token,)).fields, source)
+        if proven is not None and found.subject != proven.subject:
+            raise ProviderNonsense(f"{what} is of another account (OpenID Connect Core 5.3.2)")
+        return found
+
+    async def start_device(self, scopes: Sequence[str]) -> DeviceStart:
+        """Begin a device flow (RFC 8628)."""
+        endpoints, client = await self.endpoints(), await self.client()
+        place = _offered(endpoints.device, "device flow")
+        what = "the provider's device flow"
+        headers, fields = authenticated(client, {**self._scope(scopes), **_resource(endpoints)})
+        fetched = await call(self._outgoing, "POST", place, what=what, headers=headers, body=_form(fields))
+        return read_start(read_answer(fetched, what, ()), self._outgoing, named_by=place)
+
+    async def poll_device(self, device_code: str) -> TokenGrant | Pending:
+        """Ask once whether the person has finished; no sooner than the interval says."""
+        client = await self.client()
+        try:
+            answer = await self._ask_token(client, DEVICE, {"device_code": device_code}, secrets=(device_code,))
+        except ProviderRefused as refused:
+            if refused.error in ("authorization_pending", "slow_down"):
+                return Pending(refused.error == "slow_down")
+            raise
+        return read_grant(answer)
+
+    async def _discover(self) -> Endpoints:
+        made, public_url = self.connection, self._public_url
+        named = {
+            name: made.url(f"{name}_url", public_url) for name in ("authorize", "token", "userinfo", "revoke", "device", "jwks")
+        }
+        given: dict[str, Any] = {
+            name: allowed(self._outgoing, url, named_by=None, what=f"{name}_url")
+            for name, url in named.items()
+            if url is not None
+        }
+        issuer, resource = made.url("issuer", public_url), made.url("resource", public_url)
+        scopes: tuple[str, ...] = ()
+        if issuer is None and resource is not None and "token" not in given:
+            described = await describe_resource(self._outgoing, resource)
+            issuer, resource, scopes = described.issuer, described.identifier, described.scopes
+        whole = "token" in given and ("authorize" in given or "device" in given or made.grant == "client_credentials")
+        if issuer is None or whole:
+            return Endpoints(issuer, **given, resource=resource)
+        found = await discover(self._outgoing, issuer, openid_first=made.resource is None)
+        return replace(found, **given, resource=resource, scopes=scopes)
+
+    async def _ask_token(self, client: Client, grant_type: str, fields: dict[str, str], *, secrets: tuple[str, ...]) -> Any:
+        endpoints = await self.endpoints()
+        headers, body = token_request(client, grant_type, fields)
+        fetched = await call(
+            self._outgoing, "POST", _offered(endpoints.token, "token endpoint"), what=_TOKEN, headers=headers, body=body
+        )
+        secrets = (*secrets, *([client.secret] if client.secret else ()))
+        try:
+            return read_answer(fetched, _TOKEN, secrets)
+        except ProviderRefused as refused:
+            if refused.error == "invalid_client":
+                await self._clients.refused(client, endpoints)
+            if refused.error not in _LATER:
+                raise
+        raise ProviderDown(f"{_TOKEN} is not able to answer now", sent=True)
+
+    async def _signing_keys(self, endpoints: Endpoints, *, again: bool = False) -> tuple[Mapping[str, Any], ...]:
+        if again or self._keys is None or self._keys[0] <= self._now():
+            what = "the provider's keys"
+            fetched = await call(self._outgoing, "GET", _offered(endpoints.jwks, "list of keys"), what=what)
+            if fetched.status >= 400:
+                raise ProviderNonsense(f"{what}: answered {fetched.status}")
+            self._keys = (self._now() + FRESH, read_keys(read_object(fetched, what)))
+        return self._keys[1]
+
+    async def _claims(self, id_token: str, endpoints: Endpoints, client: Client, nonce: str | None) -> Mapping[str, Any]:
+        algorithm, kid = key_id(id_token)
+        keys = await self._signing_keys(endpoints)
+        if not fitting(keys, algorithm, kid):  # the provider has changed its keys since
+            keys = await self._signing_keys(endpoints, again=True)
+        issuer = endpoints.issuer or ""
+        return verify(id_token, keys, issuer=issuer, client_id=client.client_id, nonce=nonce, now=self._now())
+
+    def _scope(self, scopes: Sequence[str]) -> dict[str, str]:
+        return {"scope": self.connection.scope_separator.join(scopes)} if scopes else {}
+
+
+def _offered(place: str | None, what: str) -> str:
+    if place is None:
+        raise ProviderNonsense(f"the provider has no {what}")
+    return place
+
+
+def _resource(endpoints: Endpoints) -> dict[str, str]:
+    return {"resource": endpoints.resource} if endpoints.resource is not None else {}
+
+
+def _form(fields: Mapping[str, str]) -> bytes:
+    return urlencode(fields).encode()

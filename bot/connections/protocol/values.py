@@ -40,6 +40,8 @@ class Endpoints:
     """Algorithms of its id_tokens, as advertised; empty: nothing was said."""
     takes_documents: bool = False
     """It reads Client ID Metadata Documents."""
+    resource: str | None = None
+    """What tokens are for (RFC 8707), in the MCP server's own words."""
     scopes: tuple[str, ...] = ()
     """What an MCP server says it needs, where it says so."""
 

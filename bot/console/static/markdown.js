@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 
-const INLINE = /(`+)([^`]+?)\1|\*\*([^*\n]+)\*\*|(?<![\w*])\*([^*\s][^*\n]*)\*(?![\w*])|(?<!\w)_([^_\s][^_\n]*)_(?!\w)|~~([^~\n]+)~~|\[([^\]\n]+)\]\(([^)\s]+)\)|(https?:\/\/[^\s<>"')\]]+[^\s<>"')\].,;:!?])/g;
+const INLINE = /\\([!-/:-@[-`{-~])|(`+)([^`]+?)\2|\*\*([^*\n]+)\*\*|(?<![\w*])\*([^*\s][^*\n]*)\*(?![\w*])|(?<!\w)_([^_\s][^_\n]*)_(?!\w)|~~([^~\n]+)~~|\[([^\]\n]+)\]\(([^)\s]+)\)|(https?:\/\/[^\s<>"')\]]+[^\s<>"')\].,;:!?])/g;
 const SAFE = new Set(["http:", "https:", "mailto:"]);
 
 function link(label, target) {
@@ -21,9 +21,10 @@ export function inline(text) {
   const nodes = [];
   let from = 0;
   for (const match of text.matchAll(INLINE)) {
-    const [whole, , code, bold, star, under, strike, label, target, bare] = match;
+    const [whole, literal, , code, bold, star, under, strike, label, target, bare] = match;
     let node = null;
-    if (code !== undefined) node = h("code", {}, code);
+    if (literal !== undefined) node = literal;
+    else if (code !== undefined) node = h("code", {}, code);
     else if (bold !== undefined) node = h("strong", {}, inline(bold));
     else if (star !== undefined || under !== undefined) node = h("em", {}, inline(star ?? under));
     else if (strike !== undefined) node = h("s", {}, inline(strike));

@@ -42,6 +42,7 @@ MARK_PATH: Final = "/connect/mark.svg"
 _FOREVER: Final = "public, max-age=31536000, immutable"
 _PROSE: Final = frozenset({"problem", "note", "reason"})
 _ADDRESSES: Final = frozenset({"thread_url", "go"})
+_TERMS: Final = frozenset({"tool", "account", "error_id"})
 _PATHS: Final = frozenset({"action", "decline"})
 
 
@@ -118,7 +119,9 @@ def _text(name: str, value: str) -> str:
         return words.linkable(value) or ""
     if name in _PATHS:
         return words.own_path(value)
-    return words.prose(value) if name in _PROSE else words.name(value)
+    if name in _PROSE:
+        return words.prose(value)
+    return words.term(value) if name in _TERMS else words.name(value)
 
 
 @cache

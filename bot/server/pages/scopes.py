@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from bot.server.pages.words import name
+from bot.server.pages.words import term
 
 _MOST_SCOPES = 40
 
@@ -25,7 +25,7 @@ class ScopeWords:
 def scope_words(scopes: tuple[str, ...]) -> tuple[tuple[ScopeWords, ...], int]:
     """Put scopes into words, each once and in order; returns those that are shown, and how many more there are."""
     each = list(dict.fromkeys(scope for scope in scopes if scope.strip()))
-    shown = tuple(ScopeWords(_words(scope), name(scope)) for scope in each[:_MOST_SCOPES])
+    shown = tuple(ScopeWords(_words(scope), term(scope)) for scope in each[:_MOST_SCOPES])
     return shown, max(len(each) - _MOST_SCOPES, 0)
 
 

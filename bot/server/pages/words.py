@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 from bot.display import reveal
 
-_MOST_NAME = 160
+_MOST_NAME = 64
+_MOST_TERM = 160
 _MOST_TEXT = 600
 _JOINERS = re.compile("([\u200c\u200d])")
 _OWN_PATH = re.compile(r"/(?!/)[A-Za-z0-9._~/-]*")
@@ -25,6 +26,11 @@ def name(text: str, *, most: int = _MOST_NAME) -> str:
     line = " ".join(text.split())
     cut = line if len(line) <= most else f"{line[:most]}…"
     return _visible(cut)
+
+
+def term(text: str) -> str:
+    """Show a word that has to be told exactly, such as a scope or a tool's name: as a name, but longer."""
+    return name(text, most=_MOST_TERM)
 
 
 def prose(text: str) -> str:

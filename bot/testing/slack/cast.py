@@ -23,6 +23,7 @@ ALL_SCOPES: Final = frozenset(
         "mpim:write",
         "usergroups:read",
         "users:read",
+        "users:read.email",
     }
     | {f"{kind}:{right}" for kind in _HISTORY for right in ("read", "history")}
 )

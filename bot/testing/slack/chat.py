@@ -10,6 +10,7 @@ from typing import Final
 
 from bot.testing.slack.args import Args
 from bot.testing.slack.blocks import MAX_MARKDOWN, check_blocks
+from bot.testing.slack.links import links_of
 from bot.testing.slack.refusals import Refused
 from bot.testing.slack.shapes import message_json
 from bot.testing.slack.values import Channel, Json, Post, Workspace
@@ -41,6 +42,8 @@ def post_message(world: World, workspace: Workspace, args: Args) -> Json:
             team=workspace.id,
         )
     )
+    if args.flag("unfurl_links") or not args.has("unfurl_links"):
+        world.unfurled += links_of(post.text, post.blocks)
     return {"channel": channel.id, "ts": post.ts, "message": message_json(world, post)}
 
 

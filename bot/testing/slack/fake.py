@@ -14,6 +14,7 @@ from typing import Final, Self, TypeVar
 from bot.testing.slack import views
 from bot.testing.slack.cast import ALL_EVENTS, ALL_SCOPES, EVENT_OF, open_channel, settle_in
 from bot.testing.slack.faults import Fault, Faults
+from bot.testing.slack.openid import OpenId
 from bot.testing.slack.payloads import Payloads, Twin, can_speak
 from bot.testing.slack.sender import ACK_SECONDS, Posting, Said, Sender, as_form, as_json
 from bot.testing.slack.server import ApiCall, Server
@@ -67,7 +68,8 @@ class FakeSlack:
         self.faults = Faults()
         self._scopes = frozenset(scopes)
         self._tickets = Tickets(self.world)
-        self._server = Server(self.world, self.faults, self._tickets)
+        self.openid = OpenId.of(self.world, wall=wall)
+        self._server = Server(self.world, self.faults, self._tickets, self.openid)
         self._sender = Sender(self.world, secret=self.signing_secret, wall=wall, ack_seconds=ack_seconds)
         self._payloads = Payloads(self.world, self._tickets, verification_token=self.world.word(24))
         self.world.on_bot = self._echo

@@ -96,7 +96,20 @@ def user_info(world: World, workspace: Workspace, args: Args) -> Json:
         raise Refused("user_not_found")
     if user.team_id != workspace.id and not _shares_channel(world, workspace, user.id):
         raise Refused("user_not_visible")
-    return {"user": user_json(user, now=world.clock.now_ms // 1000)}
+    email = "users:read.email" in workspace.scopes
+    return {"user": user_json(user, now=world.clock.now_ms // 1000, email=email)}
+
+
+def permalink(world: World, workspace: Workspace, args: Args) -> Json:
+    """chat.getPermalink; it needs no scope."""
+    channel = _known(world, workspace, args)
+    post = world.posts[channel.id].get(args.required("message_ts"))
+    if post is None:
+        raise Refused("message_not_found")
+    link = f"https://{workspace.name}.slack.com/archives/{channel.id}/p{post.ts.replace('.', '')}"
+    if post.thread_ts not in {None, post.ts}:
+        link += f"?thread_ts={post.thread_ts}&cid={channel.id}"
+    return {"channel": channel.id, "permalink": link}
 
 
 def usergroup_users(world: World, workspace: Workspace, args: Args) -> Json:

@@ -6,17 +6,20 @@ What lives here: from a request to a method and back. What does not: what a meth
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
+from urllib.parse import unquote_plus
 
 from aiohttp import web
 
 from bot.testing.slack import chat, reading, uploads, views
 from bot.testing.slack.args import Args
 from bot.testing.slack.faults import Fault, Faults
+from bot.testing.slack.openid import OpenId
 from bot.testing.slack.refusals import Refused
 from bot.testing.slack.tickets import Tickets
 from bot.testing.slack.values import Json, Workspace
@@ -43,6 +46,7 @@ _METHODS: Final[Mapping[str, _Entry]] = MappingProxyType(
         "chat.update": _Entry(chat.update, scope="chat:write"),
         "chat.delete": _Entry(chat.delete, scope="chat:write"),
         "chat.postEphemeral": _Entry(chat.post_ephemeral, scope="chat:write"),
+        "chat.getPermalink": _Entry(reading.permalink, reads_json=False),
         "conversations.replies": _Entry(reading.replies, reads_json=False),
         "conversations.history": _Entry(reading.history, reads_json=False),
         "conversations.info": _Entry(reading.info, reads_json=False),
@@ -54,6 +58,8 @@ _METHODS: Final[Mapping[str, _Entry]] = MappingProxyType(
 )
 
 
+_UNTOLD: Final = frozenset({"token", "client_secret", "code"})
+"""Arguments that a record of calls leaves out."""
 _BESIDE: Final = frozenset({"files.getUploadURLExternal", "views.open"})
 """Methods that need more than the world: an address, a trigger."""
 
@@ -82,6 +88,7 @@ class Server:
     world: World
     faults: Faults
     tickets: Tickets
+    openid: OpenId
     calls: list[ApiCall] = field(default_factory=list)
     base: str = ""
     _runner: web.AppRunner | None = None
@@ -95,6 +102,10 @@ class Server:
                 web.post("/upload/v1/{file}/{key}", self._upload),
                 web.post("/actions/{rest:.+}", self._response_url),
                 web.post("/commands/{rest:.+}", self._response_url),
+                web.get("/openid/connect/authorize", self._authorize),
+                web.get("/openid/connect/choice", self._choice),
+                web.get("/openid/connect/keys", self._keys),
+                web.get("/.well-known/openid-configuration", self._configuration),
             ]
         )
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -103,7 +114,7 @@ class Server:
         await site.start()
         host, port = self._runner.addresses[0][:2]
         self.base = f"http://{host}:{port}"
-        self.tickets.base = self.base
+        self.tickets.base = self.openid.base = self.base
 
     async def stop(self) -> None:
         """Listen no more."""
@@ -117,15 +128,16 @@ class Server:
         method = request.match_info["method"]
         try:
             values, warnings = await _read(request, method)
+            values |= _client(request)
             token = _token(request, values)
         except Refused as error:
             return self._answered(method, {}, error.answer(), committed=False)
-        args = {name: value for name, value in values.items() if name != "token"}
+        args = {name: value for name, value in values.items() if name not in _UNTOLD}
         fault = self.faults.meet(method, args)
         if fault is not None and not fault.after_commit:
             return self._broken(request, method, args, fault, committed=False, answer=None)
         workspace = next((one for one in self.world.workspaces.values() if one.token == token), None)
-        answer = self._do(method, workspace, token, Args(args))
+        answer = self._do(method, workspace, token, Args(values))
         if warnings and answer["ok"]:
             answer |= {
                 "warning": ",".join(warnings),
@@ -141,6 +153,10 @@ class Server:
     def _do(self, method: str, workspace: Workspace | None, token: str, args: Args) -> Json:
         entry = _METHODS.get(method)
         try:
+            if method == "openid.connect.token":
+                return {"ok": True, **self.openid.token(args)}
+            if method == "openid.connect.userInfo":
+                return {"ok": True, **self.openid.user_info(token)}
             if entry is None and method not in _BESIDE:
                 return {"ok": False, "error": "unknown_method", "req_method": method}
             if workspace is None:
@@ -159,6 +175,28 @@ class Server:
             return views.open_view(self.world, workspace, args, user=user)
         reading.require_scope(workspace, "files:write")
         return uploads.ask_where(self.world, workspace, args, base=self.base)
+
+    # ── signing in with Slack ──
+
+    async def _authorize(self, request: web.Request) -> web.Response:
+        return self._shown(lambda: web.Response(text=self.openid.page(request.query), content_type="text/html"))
+
+    async def _choice(self, request: web.Request) -> web.Response:
+        return self._shown(lambda: web.Response(status=302, headers={"Location": self.openid.choice(request.query)}))
+
+    def _shown(self, make: Callable[[], web.Response]) -> web.Response:
+        try:
+            return make()
+        except Refused as error:
+            return web.Response(status=400, text=f"Something went wrong when authorizing this app: {error.error}")
+
+    async def _keys(self, _request: web.Request) -> web.Response:
+        return web.json_response(self.openid.keys())
+
+    async def _configuration(self, _request: web.Request) -> web.Response:
+        return web.json_response(self.openid.configuration())
+
+    # ── answers ──
 
     def _answered(
         self,
@@ -259,6 +297,18 @@ def _json_body(body: bytes) -> Json:
     if not isinstance(value, dict):
         raise Refused("json_not_object")
     return {name: item for name, item in value.items() if name != "token"}  # with JSON only the header counts
+
+
+def _client(request: web.Request) -> Json:
+    """Read the client of an app from the header, as it may come for `openid.connect.token`."""
+    scheme, _, coded = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return {}
+    try:
+        client_id, _, client_secret = base64.b64decode(coded, validate=True).decode().partition(":")
+    except ValueError:
+        raise Refused("invalid_client_id") from None
+    return {"client_id": unquote_plus(client_id), "client_secret": unquote_plus(client_secret)}
 
 
 def _token(request: web.Request, values: Mapping[str, Any]) -> str:

@@ -11,8 +11,8 @@ from bot.testing.slack.values import Channel, ChannelKind, Json, Post, User, Use
 from bot.testing.slack.world import World
 
 
-def user_json(user: User, *, now: int) -> Json:
-    """Write a user as `users.info` does (docs.slack.dev/reference/objects/user-object)."""
+def user_json(user: User, *, now: int, email: bool) -> Json:
+    """Write a user as `users.info` does (docs.slack.dev/reference/objects/user-object); with `email`, to who may know it."""
     real_name = user.name.title()
     shown: Json = {
         "id": user.id,
@@ -53,6 +53,8 @@ def user_json(user: User, *, now: int) -> Json:
     }
     if user.kind is UserKind.STRANGER:
         shown["is_stranger"] = True
+    elif email and user.kind is not UserKind.BOT:
+        shown["profile"]["email"] = user.email
     if user.enterprise_id is not None:
         shown["enterprise_user"] = {
             "id": user.id.replace("U", "W", 1),

@@ -60,6 +60,11 @@ class User:
     kind: UserKind = UserKind.MEMBER
     enterprise_id: str | None = None
 
+    @property
+    def email(self) -> str:
+        """Their confirmed address."""
+        return f"{self.name}@example.test"
+
 
 @dataclass(slots=True, eq=False)
 class Channel:
@@ -178,6 +183,8 @@ class Message:
     thread_ts: str | None = None
     files: tuple[str, ...] = ()
     from_bot: bool = False
+    links: tuple[str, ...] = ()
+    """The addresses behind what can be pressed as a link."""
 
     @property
     def words(self) -> str:

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias
 
+from bot.testing.slack.links import links_of
 from bot.testing.slack.values import Channel, ChannelKind, Json, Message, Modal, Post, User, UserKind, Workspace, buttons, choices
 from bot.testing.waiting import Changes
 from durable_core.clock import ManualClock
@@ -35,6 +36,8 @@ class World:
         self.whispers: list[Post] = []
         """Ephemeral messages: they are nowhere else."""
         self.files: dict[str, Json] = {}
+        self.unfurled: list[str] = []
+        """Addresses that Slack opened for a preview: posts that didn't ask for none had links to them."""
         self.modals: list[Modal] = []
         """What is open, the one on top last."""
         self.on_bot: Callable[[Happening, Post], None] = lambda _what, _post: None
@@ -188,4 +191,5 @@ class World:
             thread_ts=post.thread_ts,
             files=tuple(file["name"] for file in post.files),
             from_bot=post.bot_id is not None,
+            links=links_of(post.text, post.blocks),
         )

@@ -103,6 +103,8 @@ class Log:
     ended: list[str] = field(default_factory=list)
     holds: dict[str, Held] = field(default_factory=dict)
     raises: dict[str, BaseException] = field(default_factory=dict)
+    accounts: object = None
+    """Those that tools act with."""
 
     async def run(self, name: str, ctx: ToolContext[Log]) -> None:
         self.runs.append((name, ctx.attempt, ctx.idempotency_key, ctx.approval.responder.id if ctx.approval else None))

@@ -28,6 +28,7 @@ from bot.session.handoff import Deploy
 from bot.session.live import WarmHistories
 from bot.session.ready import ready
 from bot.session.runner import SessionRunner
+from bot.session.signing import Accounts, Signing
 from bot.tools import Tool
 from bot.turn.state import Limits, MessageBody, TurnPolicy, body_to_json
 from channels.events import Standing
@@ -90,6 +91,7 @@ class Thread:
     grace: Grace = field(default_factory=Grace)
     lifetime_ms: int | None = None
     groups: dict[str, Any] = field(default_factory=dict)
+    accounts: Accounts | None = None
     approval: Approval | When | None = None
     abilities: Abilities = SESSIONS
     deploy: Deploy = field(default_factory=Deploy)
@@ -133,6 +135,7 @@ class Thread:
             grace=self.grace,
             people=people,
             deploy=self.deploy,
+            signing=Signing(accounts=self.accounts, private=lambda _: self.channel.capabilities.private),
         )
         self.egress = Egress(
             store=self.store,

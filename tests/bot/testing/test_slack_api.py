@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import timedelta
+from typing import Any
 
 import aiohttp
 import pytest
@@ -198,3 +199,72 @@ async def test_a_response_url_is_good_five_times_for_half_an_hour() -> None:
         await slack.command("alice", "general", "/ask")
         await slack.advance(timedelta(minutes=31))
         assert (await http.post(ear.payloads[-1]["response_url"], json={"text": "late"})).status == 404
+
+
+async def test_an_address_is_told_only_with_its_scope_and_not_of_strangers() -> None:
+    async with harbour() as (slack, call):
+        user = (await call("users.info", user=slack.user("alice").id))["user"]
+        assert (user["profile"]["email"], user["is_email_confirmed"]) == ("alice@example.test", True)
+        for name in ("otto", "robo", "dora"):
+            assert "email" not in (await call("users.info", user=slack.user(name).id))["user"]["profile"]
+    async with harbour(scopes={"users:read"}) as (slack, call):
+        assert "email" not in (await call("users.info", user=slack.user("alice").id))["user"]["profile"]
+
+
+async def test_a_message_has_a_permalink() -> None:
+    async with harbour(scopes={"chat:write"}) as (slack, call):
+        general = slack.channel("general").id
+        root = (await call("chat.postMessage", channel="general", text="root"))["ts"]
+        reply = (await call("chat.postMessage", channel="general", text="reply", thread_ts=root))["ts"]
+
+        async def link(ts: str, channel: str = general) -> Any:
+            answer = await call("chat.getPermalink", channel=channel, message_ts=ts, as_form=True)
+            return answer.get("permalink") or answer["error"]
+
+        assert await link(root) == f"https://harbour.slack.com/archives/{general}/p{root.replace('.', '')}"
+        assert (await link(reply)).endswith(f"?thread_ts={root}&cid={general}")
+        assert await link("1700000000.000001") == "message_not_found"
+        assert await link(root, "C0") == "channel_not_found"
+
+
+@pytest.mark.parametrize(
+    ("text", "links"),
+    [
+        ("<https://a.example/x?y=1&amp;z|here> and https://b.example.", ("https://a.example/x?y=1&z", "https://b.example")),
+        ("see www.c.example, `https://d.example` and &lt;no&gt;", ("www.c.example",)),
+        ("nothing <@U1> <#C1>", ()),
+    ],
+)
+async def test_what_can_be_pressed_in_a_text_is_read_off_it(text: str, links: tuple[str, ...]) -> None:
+    async with harbour() as (slack, call):
+        await call("chat.postMessage", channel="general", text=text)
+        assert slack.visible_to("bob", "general")[0].links == links
+
+
+async def test_what_can_be_pressed_in_blocks_is_read_off_them() -> None:
+    text = "<https://a.example|a> https://b.example"
+    blocks = [
+        {"type": "context", "elements": [{"type": "mrkdwn", "text": text, "verbatim": True}]},
+        {"type": "section", "text": {"type": "mrkdwn", "text": text}},
+        {"type": "section", "text": {"type": "plain_text", "text": text}},
+        {
+            "type": "markdown",
+            "text": "[c](https://c.example) \\[d](https\\://d.example) <https://e.example> https://f.example/x.",
+        },
+        {
+            "type": "actions",
+            "elements": [{"type": "button", "text": {"type": "plain_text", "text": "g"}, "url": "https://g.example"}],
+        },
+    ]
+    async with harbour() as (slack, call):
+        await call("chat.postMessage", channel="general", text="all", blocks=blocks)
+        found = [link.removeprefix("https://")[0] for link in slack.visible_to("bob", "general")[0].links]
+        assert found == ["a", "a", "b", "c", "e", "f", "g"]
+
+
+async def test_slack_opens_the_links_of_a_post_that_does_not_refuse_it() -> None:
+    async with harbour() as (slack, call):
+        await call("chat.postMessage", channel="general", text="https://a.example", unfurl_links=False, unfurl_media=False)
+        assert slack.world.unfurled == []
+        await call("chat.postMessage", channel="general", text="https://b.example", unfurl_media=False)
+        assert slack.world.unfurled == ["https://b.example"]

@@ -15,12 +15,12 @@ from bot.history import Call
 from bot.turn.actions import Answer, Interrupt, Relay, Resolve
 from bot.turn.change import NewPrompt
 from bot.turn.children import relayed
+from bot.turn.copies import Copy
 from bot.turn.decide import decide
 from bot.turn.held import option_of, typed
 from bot.turn.routes import put
 from bot.turn.state import (
     NO_CALL,
-    Copy,
     FromChild,
     Input,
     Pending,

@@ -39,6 +39,7 @@ async def console_case(make: Callable[[ConsolePlatform], Console] = Console) -> 
     """Give the console channel on a platform in memory."""
     now = [NOW]
     platform = ConsolePlatform(":memory:", now=lambda: now[0])
+    platform.page_url = "http://127.0.0.1:8000/console/"
     try:
         thread = await platform.create_thread("Contract")
         posted = await platform.post_person(thread.id, "alice", text="hello", client_id="c1")
@@ -75,6 +76,8 @@ async def console_case(make: Callable[[ConsolePlatform], Console] = Console) -> 
             shown=shown,
             reader="alice",
             stranger="bob",
+            claims={"who": "alice"},
+            email="alice@example.test",
             forged={
                 "wrong": WebhookRequest("POST", good.path, headers=wrong, body=good.body),
                 "stale": stale,
@@ -89,7 +92,10 @@ async def console_case(make: Callable[[ConsolePlatform], Console] = Console) -> 
 async def slack_case() -> AsyncIterator[ChannelCase]:
     """Give the Slack channel on a small Slack; its clock goes on with every post, as pacing asks for."""
     async with fake.mini_slack() as slack:
-        channel = Slack(bot_token="xoxb-test", signing_secret=payloads.SECRET, api_url=slack.url, now=slack.now)
+        client = {"client_id": "1.2", "client_secret": "kept to ourselves"}
+        channel = Slack(bot_token="xoxb-test", signing_secret=payloads.SECRET, api_url=slack.url, now=slack.now, **client)
+        confirmed = {"profile": {"email": "alice@harbour.example"}, "is_email_confirmed": True}
+        slack.users["UALICE"] = {"id": "UALICE", "team_id": fake.TEAM} | confirmed
         message = payloads.as_json(payloads.envelope(payloads.mention()))
         good = payloads.signed(message)
         own = payloads.envelope(payloads.message("said by the bot", user=fake.BOT, bot_id=fake.BOT_ID))
@@ -114,6 +120,8 @@ async def slack_case() -> AsyncIterator[ChannelCase]:
                 shown=shown,
                 reader="UALICE",
                 stranger="UBOB",
+                claims={"https://slack.com/user_id": "UALICE", "https://slack.com/team_id": fake.TEAM, "sub": "UALICE"},
+                email="alice@harbour.example",
                 forged={
                     "wrong": WebhookRequest(
                         "POST", good.path, headers=dict(good.headers) | {"X-Slack-Signature": "v0=" + "0" * 64}, body=message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,19 @@ from pathlib import Path
 import pytest
 
 import channels.contract
-from channels import Capabilities, Delivery, DeliveryFailed, Ingress, Message, MessageRef, Outbound, Verified, WebhookRequest
+from channels import (
+    Author,
+    Capabilities,
+    Delivery,
+    DeliveryFailed,
+    IdentityProvider,
+    Ingress,
+    Message,
+    MessageRef,
+    Outbound,
+    Verified,
+    WebhookRequest,
+)
 from channels.console import Console, ConsolePlatform
 from channels.testing import ChannelCase, ChannelContract
 from tests.channels.contract.cases import console_case, slack_case
@@ -120,6 +132,81 @@ class _Shouts(Console):
         return await super().send(replace(delivery, message=replace(delivery.message, private_to=None)))
 
 
+class _Proves(Console):
+    """A console with a sign-in: the whole of it in one claim."""
+
+    def identity(self, address: str | None = None) -> IdentityProvider | None:
+        return IdentityProvider(
+            "https://console.example",
+            authorize_url="https://console.example/authorize",
+            token_url="https://console.example/token",
+            userinfo_url="https://console.example/userinfo",
+            jwks_url="https://console.example/keys",
+            client_id="me",
+            client_secret="not told",
+            extra={} if address is None else {"at": address},
+        )
+
+    def author_of(self, claims: Mapping[str, object], tenancy: str | None = None) -> tuple[str, str] | None:
+        who = claims.get("who")
+        return (self._tenancy, who) if isinstance(who, str) and who else None
+
+    async def verify(self, request: WebhookRequest) -> Verified:
+        self._tenancy = await self.platform.platform_id()
+        return await super().verify(request)
+
+    _tenancy = "unknown"
+
+
+class _NamesSomebodyElse(_Proves):
+    def author_of(self, claims: Mapping[str, object], tenancy: str | None = None) -> tuple[str, str] | None:
+        found = super().author_of(claims, tenancy)
+        return found and (found[0], "bob")
+
+
+class _NamesTheDefault(_Proves):
+    def author_of(self, claims: Mapping[str, object], tenancy: str | None = None) -> tuple[str, str] | None:
+        return super().author_of(claims, tenancy) or (self._tenancy, "admin")
+
+
+class _ObeysTheQuestion(_Proves):
+    def author_of(self, claims: Mapping[str, object], tenancy: str | None = None) -> tuple[str, str] | None:
+        found = super().author_of(claims, tenancy)
+        return found and (tenancy or found[0], found[1])
+
+
+class _SpeaksPlainHttp(_Proves):
+    def identity(self, address: str | None = None) -> IdentityProvider | None:
+        found = super().identity(address)
+        return found and replace(found, token_url="http://console.example/token")
+
+
+class _MovesWithTheAddress(_Proves):
+    def identity(self, address: str | None = None) -> IdentityProvider | None:
+        found = super().identity(address)
+        return found if address is None or found is None else replace(found, client_id="another")
+
+
+class _GuessesAddresses(Console):
+    async def email_of(self, address: str, author: Author) -> str | None:
+        return f"{author.id.lower()}@example.test"
+
+
+class _LinksAnywhere(Console):
+    async def link_to(self, address: str) -> str | None:
+        return f"https://console.example/?to={address}"
+
+
+class _LinksByScript(Console):
+    async def link_to(self, address: str) -> str | None:
+        return await super().link_to(address) and "javascript:open()"
+
+
+class _LinksWithASecret(Console):
+    async def link_to(self, address: str) -> str | None:
+        return await super().link_to(address) and "https://bot:secret@console.example/"
+
+
 _JSON = Outbound("again").to_json()
 _BROKEN: list[tuple[str, Callable[[ConsolePlatform], Console]]] = [
     ("c1", _TakesAnySignature),
@@ -134,6 +221,15 @@ _BROKEN: list[tuple[str, Callable[[ConsolePlatform], Console]]] = [
     ("c9", _DropsCards),
     ("c9", _CutsText),
     ("c10", _Shouts),
+    ("c11", _NamesSomebodyElse),
+    ("c11", _NamesTheDefault),
+    ("c11", _ObeysTheQuestion),
+    ("c11", _SpeaksPlainHttp),
+    ("c11", _MovesWithTheAddress),
+    ("c12", _GuessesAddresses),
+    ("c13", _LinksAnywhere),
+    ("c13", _LinksByScript),
+    ("c13", _LinksWithASecret),
 ]
 
 
@@ -146,6 +242,13 @@ async def test_the_kit_catches_a_broken_promise(promise: str, broken: Callable[[
     (name,) = [name for name in dir(Contract) if name.startswith(f"test_{promise}_")]
     with pytest.raises(AssertionError, match=f"{promise.upper()}: "):
         await getattr(Contract(), name)()
+
+
+class TestProves(ChannelContract):
+    """An adapter whose platform has a sign-in."""
+
+    def case(self) -> AbstractAsyncContextManager[ChannelCase]:
+        return console_case(_Proves)
 
 
 class _Plain(Console):

@@ -168,6 +168,12 @@ class MiniSlack:
     def do_users_info(self, body: Json) -> Json | str:
         return {"user": self.users[body["user"]]} if body["user"] in self.users else "user_not_found"
 
+    def do_chat_getPermalink(self, body: Json) -> Json | str:  # noqa: N802 - Slack's name
+        if body["channel"] not in self.channels:
+            return "channel_not_found"
+        link = f"https://harbour.slack.com/archives/{body['channel']}/p{body['message_ts'].replace('.', '')}"
+        return {"channel": body["channel"], "permalink": link}
+
     def do_usergroups_users_list(self, body: Json) -> Json | str:
         return {"users": self.groups[body["usergroup"]]} if body["usergroup"] in self.groups else "no_such_subteam"
 

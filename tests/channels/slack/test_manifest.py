@@ -20,13 +20,14 @@ BY_METHOD: dict[str, set[str]] = {
     "chat.postMessage": {"chat:write"},
     "chat.postEphemeral": {"chat:write"},
     "chat.update": {"chat:write"},
+    "chat.getPermalink": set(),
     "conversations.replies": HISTORY,
     "conversations.history": HISTORY,
     "conversations.info": READ,
     "files.getUploadURLExternal": {"files:write"},
     "files.completeUploadExternal": {"files:write"},
     "usergroups.users.list": {"usergroups:read"},
-    "users.info": {"users:read"},
+    "users.info": {"users:read", "users:read.email"},
 }
 BY_EVENT = {
     "app_mention": "app_mentions:read",
@@ -81,6 +82,10 @@ def test_one_address_for_everything() -> None:
     url = "https://bot.example/base/channels/slack/events"
     assert settings["event_subscriptions"]["request_url"] == settings["interactivity"]["request_url"] == url
     assert settings["socket_mode_enabled"] is False
+
+
+def test_a_browser_comes_back_from_signing_in_to_one_address() -> None:
+    assert manifest("https://bot.example/base/")["oauth_config"]["redirect_urls"] == ["https://bot.example/base/connect/identity"]
 
 
 def test_names_keep_within_what_a_manifest_may_hold() -> None:

@@ -97,7 +97,8 @@ def test_names_keep_what_their_script_needs_and_hide_nothing() -> None:
     assert words.name("git\u200chub") == "git\\u200chub"
     assert words.name("moc.\u202ebuhtig") == "moc.\\u202ebuhtig"
     assert words.name("\u200d") == "\\u200d"
-    assert words.name("x" * 400) == "x" * 160 + "…"
+    assert words.name("x" * 400) == "x" * 64 + "…"
+    assert words.term("x" * 400) == "x" * 160 + "…"
     assert words.prose(" one \n\n two\t\n") == "one\ntwo"
 
 
@@ -156,7 +157,7 @@ def test_confirm_says_whose_account_what_for_and_what_it_may() -> None:
 
 def test_confirm_sends_a_person_to_the_platform_first() -> None:
     page = read("confirm-platform")
-    assert "Slack asks you to sign in. It shows us that you are Alice. GitHub asks you to sign in and to agree." in page.text
+    assert "Slack asks you to sign in. It shows that you are Alice. GitHub asks you to sign in and to agree." in page.text
     assert page.forms[0].buttons == ["Continue with Slack"]
 
 
