@@ -206,7 +206,7 @@ SIGN_IN: dict[str, Any] = {
     "expires_at": None,
     "outcome": None,
 }
-STATUS = {
+STATUS: dict[str, Any] = {
     "question": "Paused: waiting for Alice to connect Tracker.",
     "fields": [],
     "evidence": [],
