@@ -75,6 +75,8 @@ class Way:
     """From where, for the audit; else it is `at`."""
     submission_id: str | None = None
     """The answer's id, where it was made before."""
+    hands_over: bool = False
+    """A link that is asked for is the answer to this very call, and told nowhere else."""
     together: tuple[str, ...] = ()
     """The ids of all answers of one click: what came of them is told in one."""
 
@@ -315,7 +317,7 @@ def _no_link(prompt: Prompt, principal: Principal, way: Way, override: str | Non
         return None
     if override is not None or principal.anonymous or principal.id != prompt.requester:
         return NOT_YOURS
-    return NO_LINK_HERE if way.at is None else None
+    return NO_LINK_HERE if way.at is None and not way.hands_over else None
 
 
 def belongs(prompt: Prompt, session_id: str) -> bool:

@@ -56,6 +56,11 @@ def quoted(text: str) -> str:
     return "“" + _MARKS.sub(r"\\\g<0>", " ".join(text.split())) + "”"
 
 
+def quoted_note(note: str) -> str:
+    """Quote the words that came with an answer; forgetting somebody finds them by this form."""
+    return f'Their note: "{note}"'
+
+
 def within(words: str) -> str:
     """Return words that begin a sentence, such as "Whoever is on call", as they stand within one; names keep their capital."""
     return words[:1].lower() + words[1:] if _OPENER.match(words) else words

@@ -7,29 +7,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from bot import participants
 from bot.answers import Answers, Way, belongs
 from bot.cards import prompt_body
-from bot.errors import Problem
+from bot.errors import NotReady, Problem
 from bot.given import option_named
 from bot.principal import Principal
 from bot.session_api import JsonObject, Response, ResponseResult
-from bot.views import prompt_row, response_view
+from bot.signins.values import Offer
+from bot.telling import explain
+from bot.views import iso, prompt_row, response_view
 from channels.events import Place
 from durable_core import codec
 from durable_core.crypto import payload_digest
 from durable_core.errors import ContentGone, KeyMissing, KeyWrong, NotFound, Stranded
 from durable_core.ids import new_id
-from durable_core.model import AnswerReceipt, Prompt
+from durable_core.model import AnswerReceipt, AnswerStatus, Prompt
 from durable_core.store import Store
 
 log = logging.getLogger("moorings.prompts")
 
 API_PLACE: Final = Place("api")
+SIGN_IN: Final = "sign-in"
+CONNECT: Final = "connect"
+"""The option that asks for a link: it settles nothing."""
 MOST_LOOKED_AT: Final = 1_000
 """How many open requests are looked at for one page of those that a caller may see."""
 NEWER: Final = "This was asked by a newer version, which has to take the answer. Send the same again."
@@ -86,6 +91,8 @@ class Prompts:
 
     store: Store
     answers: Answers
+    offer: Callable[[str], Awaitable[Offer]] | None = None
+    """Makes a link for a sign-in request."""
 
     async def listed(
         self, caller: Principal, *, everyone: bool, session_id: str | None, mine: bool, after: str | None, limit: int
@@ -180,6 +187,31 @@ class Prompts:
         way = Way(via="api", source=f"api:{caller.id}:override", key=key if key is not None else new_id("key"))
         given: dict[str, Any] = {"principal": caller, "place": API_PLACE, "way": way, "words": note or "", "override": reason}
         return response_view(request_id, await self._admitted(request_id, option_id, **given))
+
+    async def connect(self, caller: Principal, request_id: str, *, key: str | None) -> JsonObject:
+        """Make a link for the one whom a sign-in request asks. That it was asked for is audited, like a pressed Connect.
+
+        Raises: NotFound, Problem.
+        """
+        prompt = await self.store.prompt(request_id)
+        if not await self.sees(caller, prompt):
+            raise NotFound("prompt", request_id)
+        if prompt.requester != caller.id:
+            raise Problem(403, "not_yours", "Only the person who is asked to sign in may have a link. Ask as them.")
+        if prompt.kind != SIGN_IN or self.offer is None:
+            raise Problem(409, "nothing_to_connect", "This request asks for no account. Answer it by one of its options.")
+        source = f"api:{caller.id}:connect"
+        way = Way(via="api", source=source, key=key if key is not None else new_id("key"), hands_over=True)
+        receipt = await self._admitted(request_id, CONNECT, principal=caller, place=API_PLACE, way=way)
+        if receipt.status is not AnswerStatus.ASIDE:
+            raise Problem(409, "nothing_to_connect", explain(receipt) or "There is nothing to connect any more.")
+        try:
+            offer = await self.offer(request_id)
+        except NotReady as error:
+            raise Problem(503, "not_ready", str(error)) from error
+        if not offer.url:
+            raise Problem(409, "nothing_to_connect", offer.words)
+        return {"url": offer.url, "code": offer.code, "expires_at": iso(offer.expires_at)}
 
     async def audit(self, *, session_id: str | None, request_id: str | None, after: int, limit: int) -> JsonObject:
         """Read the audit, in order: entries as they are hashed."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
-from bot.turn.held import quoted_note
+from bot.display import quoted_note
 from durable_core import codec
 from durable_core.model import Event
 from durable_core.store import Store

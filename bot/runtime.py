@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("moorings.runtime")
 
 CONSOLE_FILE = "console.db"
+CLOSING_SECONDS = 5.0
+"""How long a drain waits for what a sign-in brings; what is cut off then is asked for anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +231,7 @@ class Runtime:
             await asyncio.wait(self._sweepers)
             self._sweepers.clear()
         if self.sign_ins is not None:
-            await self.sign_ins.close()
+            await self.sign_ins.close(min(seconds, CLOSING_SECONDS))
         if self.worker is not None:
             await self.worker.drain(seconds)
             self.worker = None
@@ -298,7 +300,10 @@ async def open_runtime(
         message_bytes=bot.limits.message_bytes,
         leftovers=leftovers,
     )
-    prompts = Prompts(store=store, answers=answers)
+    out = WayOut(bot, settings)
+    connections = Connections(bot.connections, store=store, outgoing=out, public_url=settings.public_url)
+    sign_ins = _sign_ins(store, connections, by_name)
+    prompts = Prompts(store=store, answers=answers, offer=None if sign_ins is None else sign_ins.offer)
     sessions = Sessions(
         store=store,
         streams=streams,
@@ -314,8 +319,6 @@ async def open_runtime(
     if platform is not None:
         agent = bot.agent_of("console").capitalize()
         board = Board(platform=platform, store=store, streams=streams, taker=taker, answers=answers, agent=agent)
-    out = WayOut(bot, settings)
-    connections = Connections(bot.connections, store=store, outgoing=out, public_url=settings.public_url)
     return Runtime(
         bot=bot,
         settings=settings,
@@ -335,7 +338,7 @@ async def open_runtime(
         clock=clock or DatabaseClock(),
         way_out=out,
         connections=connections,
-        sign_ins=_sign_ins(store, connections, by_name),
+        sign_ins=sign_ins,
         options=options or WorkerOptions(concurrency=settings.concurrency, blocked_limit=settings.blocked_seconds),
     )
 

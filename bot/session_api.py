@@ -145,6 +145,13 @@ class PromptApi(Protocol):
         """Decide a request whatever it says of who may. Raises: NotFound("prompt", id)."""
         ...
 
+    async def connect(self, caller: Principal, request_id: str, *, key: str | None) -> JsonObject:
+        """Make a fresh link for the one whom a sign-in request asks: `{url, code, expires_at}`, a secret of theirs.
+
+        Raises: NotFound("prompt", id), Problem (403 for everybody else who sees it, 409 where there is nothing to connect).
+        """
+        ...
+
     async def audit(self, *, session_id: str | None, request_id: str | None, after: int, limit: int) -> JsonObject:
         """Read audit entries above a number: `{entries, next}`."""
         ...

@@ -18,6 +18,7 @@ from bot.errors import Problem
 from bot.leftovers import Leftovers
 from bot.principal import Principal
 from bot.prompts import API_PLACE, Prompts, open_of_session
+from bot.session.private import shown_to
 from bot.session_api import (
     Accepted,
     ControlStatus,
@@ -184,17 +185,17 @@ class Sessions:
             await self._usable(caller, session_id)
         if after is not None:
             start = await self.streams.position_after(session_id, after)
-        return self._envelopes(session_id, start, follow=follow)
+        return self._envelopes(caller, session_id, start, follow=follow)
 
-    async def _envelopes(self, session_id: str, start: int, *, follow: bool) -> AsyncIterator[JsonObject]:
+    async def _envelopes(self, caller: Principal, session_id: str, start: int, *, follow: bool) -> AsyncIterator[JsonObject]:
         if follow:
             async for event in self.streams.follow(session_id, start=start):
-                yield envelope(event)
+                yield envelope(event, caller.id)
             return
         position = start
         while page := await self.streams.read(session_id, start=position):
             for event in page:
-                yield envelope(event)
+                yield envelope(event, caller.id)
             position = (page[-1].index or 0) + 1
 
     async def submission(self, caller: Principal, submission_id: str, *, wait: float) -> JsonObject:
@@ -324,10 +325,10 @@ class Sessions:
         )
 
 
-def envelope(event: EventView) -> JsonObject:
-    """An event as clients read it."""
+def envelope(event: EventView, reader: str) -> JsonObject:
+    """An event as a client reads it: what was fetched with somebody's own account, that person alone."""
     meta = {"id": event.id, "index": event.index, "at": iso(event.at), "attempt": event.attempt}
-    return {"type": event.type, "data": event.data, "meta": meta}
+    return {"type": event.type, "data": shown_to(event.data, reader), "meta": meta}
 
 
 def _object(body: bytes) -> dict[str, Any]:

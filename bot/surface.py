@@ -13,6 +13,7 @@ from bot.access import AccessPolicy, members_only
 from bot.agent import Agent
 from bot.answerers import Group, describe_by
 from bot.approvals import Approval
+from bot.connections.connection import Need
 from bot.explain import length
 from bot.policies import describe
 from bot.routes import describe_route
@@ -36,8 +37,11 @@ class Row:
     """What a call does once untrusted content was read."""
     secret: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
-    """Where it may connect to; empty where that is not limited."""
+    """Where its accounts' tokens may go; where else its body connects to is not limited."""
     scopes: tuple[str, ...] = ()
+    """What it may do with each account."""
+    accounts: tuple[str, ...] = ()
+    """Whose accounts it acts with."""
 
 
 def surface(
@@ -60,6 +64,9 @@ def _row(agent: Agent, tool: Tool, starts: str, groups: Mapping[str, Any]) -> Ro
         approves=_approves(gate or Approval(), groups) if gate is not None or tool.asks_after_untrusted else "nobody is asked",
         untrusted=_untrusted(tool),
         secret=tool.secret,
+        hosts=tuple(host for need in tool.connections for host in need.connection.hosts),
+        scopes=tuple(f"{need.name}: {' '.join(need.scopes)}" for need in tool.connections if need.scopes),
+        accounts=tuple(_account(need) for need in tool.connections),
     )
 
 
@@ -76,6 +83,12 @@ def _approves(approval: Approval, groups: Mapping[str, Any]) -> str:
         words += f"; then {_people(level.by, groups) if level.by is not None else 'the same'}"
         words += f" {describe_route(level.to)}" if level.to is not None else ""
     return f"{words}; {'no limit of time' if approval.expires is None else 'within ' + length(approval.expires)}"
+
+
+def _account(need: Need) -> str:
+    whose = "the app's own" if need.connection.owner == "app" else "the requester's"
+    token = ", given its token" if need.connection.expose_token else ""
+    return f"{whose} at {need.connection.title} ({need.name}{token})"
 
 
 def _people(by: Any, groups: Mapping[str, Any]) -> str:

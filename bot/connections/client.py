@@ -155,7 +155,7 @@ class ConnectionClient:
             raise ValueError(f"there is no method {method!r} here")
         if json is not None and data is not None:
             raise ValueError("give json= or data=, not both")
-        lines = {name.lower(): value for name, value in (headers or {}).items()}
+        lines = {**self.connection.headers, **{name.lower(): value for name, value in (headers or {}).items()}}
         if ours := _OURS & lines.keys():
             raise ValueError(f"the client sets {', '.join(sorted(ours))} itself")
         body: bytes | None = None

@@ -64,6 +64,7 @@ class OAuthConnection:
         grant: "code" in the browser, "device" with a code typed elsewhere, "client_credentials" without any person.
         hosts: Whom `ctx.http` may send the token to: host names, or https addresses whose path every request begins with. A
             relative path is one of the first.
+        headers: Sent with every request of `ctx.http`, beside the token: a version of the API, say.
         extra: Parameters of the authorize address beside the protocol's own.
         scope_separator: What scopes are joined by, where a provider has its own way.
         client_auth: How the app proves itself at the token address. None: as the provider advertises, else by Basic.
@@ -93,6 +94,7 @@ class OAuthConnection:
     owner: Owner = "user"
     grant: GrantType = "code"
     hosts: Sequence[str] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, str] = field(default_factory=dict)
     scope_separator: str = " "
     client_auth: ClientAuth | None = None
@@ -112,6 +114,7 @@ class OAuthConnection:
             object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
         object.__setattr__(self, "title", self.title or self.name)
         object.__setattr__(self, "extra", dict(self.extra))
+        object.__setattr__(self, "headers", {name.lower(): value for name, value in self.headers.items()})
         object.__setattr__(self, "implies", {scope: tuple(held) for scope, held in self.implies.items()})
         object.__setattr__(self, "client_secret", hidden(self.client_secret))
 

@@ -130,6 +130,7 @@ def page(bot: Bot) -> str:
             "approves": row.approves,
             "after untrusted content": row.untrusted,
             "secret": ", ".join(row.secret),
+            "accounts": ", ".join(row.accounts),
             "scopes": ", ".join(row.scopes),
             "hosts": ", ".join(row.hosts),
         }

@@ -15,6 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from bot.cards import prompt_body
+from bot.connections.connection import APP
+from bot.connections.credentials import Listed
 from bot.display import show as clean
 from bot.operate.actions import Inspection
 from bot.operate.asking import Request
@@ -117,6 +119,22 @@ def audit(found: Sequence[AuditEntry]) -> None:
                 one.option_id or "",
                 one.outcome or "",
                 one.reason or "",
+            )
+        )
+    _console().print(table)
+
+
+def accounts(found: Sequence[Listed]) -> None:
+    """Print connected accounts, or that there are none."""
+    if not found:
+        lines(["No account is connected."])
+        return
+    table = _table("connection", "whose", "account", "scopes", "connected", "last renewed")
+    for one in found:
+        whose = "the app" if one.owner == APP else one.owner
+        table.add_row(
+            *_cells(
+                one.connection, whose, one.account, " ".join(one.scopes), moment(one.signed_in_at or None), moment(one.changed_at)
             )
         )
     _console().print(table)

@@ -52,6 +52,7 @@ OVERRIDE = {"option_id": Field("string", required=True), "reason": Field("string
 PART = {"type": Field("string", required=True), "text": Field("string", required=True)}
 CANCEL = {"turn_id": Field("string")}
 RESET = {"reason": Field("string")}
+CONNECT: dict[str, Field] = {}
 
 
 async def read_bytes(request: web.Request, *, limit: int, seconds: float) -> bytes:

@@ -101,6 +101,14 @@ CALLS: Final = (
         answer=_RESULT,
     ),
     Call(
+        "post",
+        "/v1/prompts/{prompt_id}/connect",
+        "Make a fresh link to connect an account; only whoever the sign-in request asks gets one.",
+        200,
+        body=bodies.CONNECT,
+        answer=_object(url=_TEXT, code={"type": ["string", "null"]}, expires_at=_TEXT),
+    ),
+    Call(
         "get",
         "/v1/audit",
         "Entries of the audit, by number.",

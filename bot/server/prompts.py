@@ -1,4 +1,4 @@
-"""Requests to people over HTTP: which are open, overrides, and the audit.
+"""Requests to people over HTTP: which are open, overrides, links to connect an account, and the audit.
 
 What lives here: routes, scopes, and how each call is read. What does not: answers within a session (api.py), who sees what.
 """
@@ -37,6 +37,7 @@ class PromptRoutes:
         return [
             web.get("/v1/prompts", self.listed),
             web.post("/v1/prompts/{prompt_id}/override", self.override),
+            web.post("/v1/prompts/{prompt_id}/connect", self.connect),
             web.get("/v1/audit", self.audit),
         ]
 
@@ -72,6 +73,15 @@ class PromptRoutes:
             key=key,
         )
         return json_answer(result_view(result), status=202)
+
+    async def connect(self, request: web.Request) -> web.Response:
+        """POST /v1/prompts/{id}/connect: no two calls give the same link, whatever their key."""
+        caller = self._auth.caller(request, SCOPE)
+        request_id = path_id(request, "prompt")
+        key = bodies.idempotency_key(request)
+        read_query(request, set())
+        await bodies.read_object(request, bodies.CONNECT, limits=self._limits)
+        return json_answer(await self._prompts.connect(caller, request_id, key=key))
 
     async def audit(self, request: web.Request) -> web.Response:
         """GET /v1/audit."""

@@ -312,6 +312,8 @@ def _result_event(session: LiveSession, turn: Turn, call: Call, item: ResultItem
         "tool": call.tool,
         "status": item.status.value,
     }
+    if item.private_to is not None:
+        data["private_to"] = {"id": item.private_to, "name": turn.requester.name}
     return Draft(type="action.result", data=data, refs=(("result", f"record:{session.step_no}:result:{call.call_id}#/content"),))
 
 

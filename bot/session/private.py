@@ -1,13 +1,14 @@
 """What was fetched with somebody's own account, kept out of what others are shown.
 
 What lives here: a history as the turn of one person may see it. What does not: which results are private (calls.py), who reads
-events (bot/sessions.py).
+events (bot/sessions.py), what was posted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from bot.history import Item, ResultItem, UserItem
 
@@ -23,6 +24,14 @@ def seen_by(history: Sequence[Item], principal: str) -> tuple[Item, ...]:
         else item
         for item in history
     )
+
+
+def shown_to(data: Mapping[str, Any], reader: str) -> Mapping[str, Any]:
+    """Return an event's data for a reader; ``private_to`` in it says whose its result is."""
+    owner = data.get("private_to")
+    if owner is None or owner["id"] == reader or "result" not in data:
+        return data
+    return {**data, "result": hidden(str(owner["name"]))}
 
 
 def hidden(name: str) -> str:

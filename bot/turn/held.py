@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from bot.display import quoted_note
 from bot.history import ResultStatus
 from bot.turn import children, signing
 from bot.turn.actions import (
@@ -207,11 +208,6 @@ def _unanswered(view: View, pending: Pending) -> Closed:
         case _:
             reason = "Nobody answered in time. The call did not run."
             return Closed(pending=pending, status=ResultStatus.EXPIRED, content=reason)
-
-
-def quoted_note(note: str) -> str:
-    """Quote the words that came with an answer; forgetting somebody finds them by this form."""
-    return f'Their note: "{note}"'
 
 
 def waiting_after(turn: Turn, action: Resolve) -> tuple[Pending, ...]:

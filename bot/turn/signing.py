@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import JsonValue
 
-from bot.display import reveal
+from bot.display import quoted_note, reveal
 from bot.history import ResultStatus
 from bot.principal import Principal
 from bot.turn.actions import Closed, Reroute, Resolve
@@ -125,10 +125,12 @@ def released(pending: Pending, answer: Response) -> Pending:
 
 
 def refused(pending: Pending, answer: Response, title: str) -> Closed:
-    """Close a call whose account was not connected; ``note`` says why, where the person or the provider said."""
+    """Close a call whose account was not connected, with what the person wrote, or why it ended at the provider."""
     note = answer.consent.note
     words = f"{answer.consent.name} did not connect {title}."
-    return _closed(pending, ResultStatus.REJECTED, f"{words} {quoted_reason(note)}" if note else words)
+    # an option has a label; what a sign-in came to by itself is no option
+    why = quoted_note(note) if answer.label else f"{note.removesuffix('.')}."
+    return _closed(pending, ResultStatus.REJECTED, f"{words} {why}" if note else words)
 
 
 def expired(pending: Pending, title: str) -> Closed:
@@ -139,11 +141,6 @@ def expired(pending: Pending, title: str) -> Closed:
 def ignored(pending: Pending, title: str) -> Closed:
     """Close a call whose person wrote on."""
     return _closed(pending, ResultStatus.REJECTED, f"The person wrote a new message instead of connecting {title}.")
-
-
-def quoted_reason(note: str) -> str:
-    """Quote why an account was not connected."""
-    return f'The reason: "{note}"'
 
 
 def undelivered(view: View, turn: Turn, signal: Undelivered, failed: Copy, pending: Pending) -> Reroute | Resolve:

@@ -28,8 +28,12 @@ _TARGET = re.compile(r"\]\(\s*<?https?://([^\s()<>|/?#\\]{1,300})", re.IGNORECAS
 _NAMED = re.compile(r"(?:https?://)?((?:[\w-]{1,63}\.){1,9}[^\W\d]{2,24})(?![\w-])", re.IGNORECASE)
 _DECORATION = re.compile(r"[*_~`\\]|\u2060")
 _UNCOMMON = re.compile(r"[^\n\t -~]")
-_LINK = re.compile(r"\[([^\[\]\n]+)\]\((https?://[^\s()<>|]+(?:\([^\s()<>|]*\)[^\s()<>|]*)*)\)")
-_AUTOLINK = re.compile(r"&lt;(https?://(?:[^\s<>|&]|&(?!lt;|gt;)){1,2000})&gt;")
+# With words, between angles, or bare: all said to be links, so that Slack needn't guess what else is one.
+_LINK = re.compile(
+    r"\[([^\[\]\n]+)\]\((https?://[^\s()<>|]+(?:\([^\s()<>|]*\)[^\s()<>|]*)*)\)"
+    r"|&lt;(https?://(?:[^\s<>|&]|&(?!lt;|gt;)){1,2000})&gt;"
+    r"|(?<![\w/])(https?://(?:[^\s<>|&()]|&amp;){0,2000}(?:[^\s<>|&().,;:!?'\"*_~”’]|&amp;))"
+)
 # What is bold ends at the next pair of marks or not at all: each is read once.
 _BOLD = re.compile(r"\*\*(?=\S)((?:[^*\n]|\*(?!\*))+)(?<=\S)\*\*|__(?=\S)((?:[^_\n]|_(?!_))+)(?<=\S)__")
 _EMPHASIS = re.compile(r"(?<![*\w])\*(?=[^\s*])([^*\n]+?)(?<=[^\s*])\*(?![*\w])")
@@ -44,7 +48,6 @@ _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _ASIDE = re.compile("[\U000f0021-\U000f007e]")
 _ASIDE_BASE = 0xF0000
 _MEANING = frozenset("*_~`:.@")
-_ALONE = re.compile(r"\s*(https?://[^\s<>|]{1,2000})\s*")
 
 # Between the bracket and what follows, so that no reader of either markup takes the two for one; it has no width.
 _JOINER = "\u2060"
@@ -144,9 +147,6 @@ def _literally(char: str) -> str:
 
 
 def _line_to_mrkdwn(line: str) -> str:
-    alone = _ALONE.fullmatch(line)
-    if alone:  # said to be a link, for where Slack makes none by itself
-        return f"<{escape(alone[1])}>"
     quoted = _QUOTE.match(line)
     if quoted:  # however deep: mrkdwn has one level
         return f">{_words_to_mrkdwn(line[quoted.end() :])}"
@@ -164,7 +164,7 @@ def _words_to_mrkdwn(line: str) -> str:
     line = _BOLD.sub(lambda found: f"{_BOLD_MARK}{found[1] or found[2]}{_BOLD_MARK}", line)
     line = _EMPHASIS.sub(r"_\1_", line).replace(_BOLD_MARK, "*")
     line = _STRUCK.sub(r"~\1~", line)
-    return _AUTOLINK.sub(r"<\1>", _LINK.sub(lambda found: f"<{found[2]}|{found[1]}>", line))
+    return _LINK.sub(lambda found: f"<{found[2]}|{found[1]}>" if found[2] else f"<{found[3] or found[4]}>", line)
 
 
 def _fence_to_mrkdwn(lines: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bot.errors import Problem
 from bot.principal import Principal
 from bot.session_api import (
     Accepted,
@@ -227,6 +228,14 @@ class FakePrompts:
         if request_id != "prm_1":
             raise NotFound("prompt", request_id)
         return self.overridden
+
+    async def connect(self, caller: Principal, request_id: str, **given: Any) -> JsonObject:
+        self.asked.append({"caller": caller.id, "request_id": request_id, **given})
+        if request_id != "prm_1":
+            raise NotFound("prompt", request_id)
+        if caller.id != "api:alice":
+            raise Problem(403, "not_yours", "Only the person who is asked to sign in may have a link.")
+        return {"url": "https://bot.example/connect/a.b", "code": None, "expires_at": "2026-01-01T00:10:00.000Z"}
 
     async def audit(self, **query: Any) -> JsonObject:
         self.asked.append(query)

@@ -29,6 +29,7 @@ async def guarded(serve: Serve) -> Served:
     [
         ("GET", "/v1/prompts", None, {"plain", "reader"}),
         ("POST", "/v1/prompts/prm_1/override", OVERRIDE, {"decider"}),
+        ("POST", "/v1/prompts/prm_1/connect", None, {"plain"}),
         ("GET", "/v1/audit", None, {"auditor"}),
     ],
 )
@@ -91,6 +92,22 @@ async def test_an_override_is_given_on_with_its_reason_and_key(guarded: Served) 
     (given,) = guarded.app.prompts.asked
     assert (given["reason"], given["option_id"], given["note"], given["key"]) == ("Everybody is away.", "approve", "Go on.", "k")
     assert (await guarded.refused("POST", "/v1/prompts/prm_2/override", json=body, headers=headers))[:2] == (404, "not_found")
+
+
+async def test_a_link_to_connect_is_for_one_caller_and_kept_by_no_cache(guarded: Served) -> None:
+    path = "/v1/prompts/prm_1/connect"
+    headers = {**bearer("plain"), "Idempotency-Key": "k"}
+    async with guarded.client.post(path, headers=headers) as answer:
+        assert (answer.status, answer.headers["Cache-Control"]) == (200, "no-store")
+        assert (await answer.json())["url"] == "https://bot.example/connect/a.b"
+    assert guarded.app.prompts.asked == [{"caller": "api:alice", "request_id": "prm_1", "key": "k"}]
+    assert (await guarded.call("POST", path, json={}, headers=bearer("plain")))[0] == 200
+    assert (await guarded.refused("POST", "/v1/prompts/prm_2/connect", headers=bearer("plain")))[:2] == (404, "not_found")
+    for wrong in (b'{"for": "bob"}', b"[]", b"null"):
+        typed = {**bearer("plain"), "Content-Type": "application/json"}
+        assert (await guarded.refused("POST", path, data=wrong, headers=typed))[:2] == (400, "invalid_body"), wrong
+    assert (await guarded.refused("POST", f"{path}?for=bob", headers=bearer("plain")))[:2] == (400, "invalid_query")
+    assert (await guarded.call("GET", path, headers=bearer("plain")))[0] == 405
 
 
 @pytest.mark.parametrize(

@@ -300,10 +300,10 @@ async def test_an_account_that_is_gone_again_ends_the_call(thread: Thread) -> No
 async def test_declined_at_the_service_the_model_is_told_why(thread: Thread) -> None:
     with_accounts(thread)
     await ask(thread, ("open_issue", {}))
-    await settle(thread, await thread.prompt(), option="declined", outcome=PromptOutcome.DENIED, note="access_denied")
+    await settle(thread, await thread.prompt(), option="declined", outcome=PromptOutcome.DENIED, note="Alice declined at GitHub.")
     await thread.work()
     assert results(thread) == [
-        (ResultStatus.REJECTED, 'Alice did not connect GitHub. The reason: "access_denied" The call did not run.')
+        (ResultStatus.REJECTED, "Alice did not connect GitHub. Alice declined at GitHub. The call did not run.")
     ]
 
 

@@ -270,14 +270,16 @@ def test_no_text_fails_to_be_drawn(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        (r"\[x\](https://evil.example)", "[x](https://evil.example)"),
+        (r"\[x\](https://evil.example)", "[x](<https://evil.example>)"),
         (r"\[x\](https\://evil.example)", "[x](https\u2060:\u2060//evil.example)"),
         (r"\*not bold\* and *this*", "\u2060*\u2060not bold\u2060*\u2060 and _this_"),
         (r"a\_b\_c \< \&amp;", "a\u2060_\u2060b\u2060_\u2060c &lt; &amp;amp;"),
         (r"C:\new `C:\[new]`", r"C:\new `C:\[new]`"),
         ("\U000f0041\U000f003c", "\ufffd\ufffd"),
         ("https://ours.example/a_b?c=d&e", "<https://ours.example/a_b?c=d&amp;e>"),
-        ("see https://ours.example/", "see https://ours.example/"),
+        ("see https://ours.example/, (http://b.example/x).", "see <https://ours.example/>, (<http://b.example/x>)."),
+        ("[a](https://b.example) xhttps://c.example", "<https://b.example|a> xhttps://c.example"),
+        ("https://a.example/?q=<b>&c", "<https://a.example/?q=>&lt;b&gt;&amp;c"),
     ],
 )
 def test_a_backslash_takes_the_meaning_away_and_an_address_alone_is_a_link(text: str, shown: str) -> None:

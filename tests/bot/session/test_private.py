@@ -1,0 +1,143 @@
+"""What was fetched with somebody's own account stays theirs: in other people's turns, for other readers, on cards.
+
+What lives here: results of calls with accounts, as each may read them. What does not: the gate (test_signing.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bot.context import ToolContext
+from bot.history import AssistantItem, Call, ResultItem, ResultStatus, Trust, UserItem, from_json, to_json
+from bot.policies import auto
+from bot.session.private import seen_by, shown_to
+from bot.sessions import Sessions
+from bot.tools import Tool, tool
+from durable_core.streams import Streams
+from tests.bot.session.accounts import HUB, SHOP, connect, with_accounts
+from tests.bot.session.actors import Log, calls, says
+from tests.bot.session.gated import answered, ask, results
+from tests.bot.session.kit import ALICE, BOB, Thread
+
+HIDDEN = "[fetched with Alice's account; not shown here]"
+SEEN = "read_issue as Alice with token-1"
+
+
+async def fetched(thread: Thread, *more: Tool) -> None:
+    accounts = with_accounts(thread, *more)
+    accounts.keep(HUB)
+    accounts.keep(HUB, BOB)
+    accounts.keep(SHOP, "app:")
+    await ask(thread, ("read_issue", {}), ("look", {}), ("order", {}))
+
+
+async def test_other_people_s_turns_do_not_see_it_the_person_s_own_do(thread: Thread) -> None:
+    await fetched(thread)
+    assert [text for _, text in results(thread)] == [SEEN, "saw x", "order as Alice with token-3"]
+    await thread.say("and?", BOB)
+    await thread.work()
+    assert [text for _, text in results(thread)] == [HIDDEN, "saw x", "order as Alice with token-3"]
+    await thread.say("and?", ALICE)
+    await thread.work()
+    assert results(thread)[0][1] == SEEN
+
+
+async def test_a_cold_worker_keeps_to_it(thread: Thread) -> None:
+    await fetched(thread)
+    thread.hire("w2")
+    await thread.say("and?", BOB)
+    await thread.work()
+    assert results(thread)[0][1] == HIDDEN
+
+
+async def test_what_was_posted_of_it_is_there_for_all(thread: Thread) -> None:
+    accounts = with_accounts(thread)
+    accounts.keep(HUB)
+    thread.model.script = [calls(("read_issue", {})), says(f"it says {SEEN}")]
+    await thread.say("go")
+    await thread.work()
+    await thread.say("and?", BOB)
+    await thread.work()
+    texts = [item.text for item in thread.model.requests[-1].history if isinstance(item, AssistantItem)]
+    assert f"it says {SEEN}" in texts
+
+
+async def test_readers_of_the_api_see_their_own(thread: Thread) -> None:
+    await fetched(thread)
+    await thread.say("me too", BOB)
+    await thread.work()
+    sessions = Sessions(
+        store=thread.store,
+        streams=Streams(thread.store),
+        prompts=thread.prompts,
+        agents=["support"],
+        deployment="d",
+        lifetime_ms=None,
+    )
+
+    async def read(who: Any) -> list[Any]:
+        events = [event async for event in await sessions.events(who, thread.run_id, start=0, follow=False)]
+        return [event["data"]["result"] for event in events if event["type"] == "action.result"]
+
+    assert sorted(await read(ALICE)) == sorted([SEEN, "saw x", "order as Alice with token-3"])
+    assert sorted(await read(BOB)) == sorted([HIDDEN, "saw x", "order as Alice with token-3"])
+
+
+async def test_a_card_says_only_that_it_is_done(thread: Thread) -> None:
+    with_accounts(thread)
+    await ask(thread, ("close_issue", {"number": 7}))
+    await answered(thread, "approve")
+    await connect(thread)
+    await thread.work()
+    outcomes = [one.card.outcome.result for one in thread.channel.cards if one.card.outcome is not None]
+    assert [result for result in outcomes if result] == ["Done."]
+    thread.log.raises["close_issue"] = LookupError("the issue of Alice's is gone")
+    await ask(thread, ("close_issue", {"number": 8}))
+    await answered(thread, "approve")
+    outcomes = [one.card.outcome.result for one in thread.channel.cards if one.card.outcome is not None]
+    assert [result for result in outcomes if result] == ["Done.", "It failed."]
+
+
+async def test_a_judge_of_somebody_else_s_call_does_not_see_it(thread: Thread) -> None:
+    @tool(effect="write", approval=auto(instructions="Is this safe?"))
+    async def wipe(ctx: ToolContext[Log], what: str = "x") -> str:
+        """Wipe something."""
+        return "wiped"
+
+    await fetched(thread, wipe)
+    thread.model.script = [calls(("wipe", {})), says('{"safe": false, "reason": "no"}')]
+    await thread.say("wipe it", BOB)
+    await thread.work()
+    judged = thread.model.requests[-1]
+    assert "Is this safe?" in str(judged)
+    assert SEEN not in str(judged)
+    await thread.cancel()
+    await thread.work()
+
+
+def test_a_result_says_whose_it_is_in_its_stored_form() -> None:
+    item = ResultItem("0.0.0", "t", status=ResultStatus.COMPLETED, content={"a": 1}, origin="tool:t", private_to=ALICE.id)
+    assert from_json(to_json(item)) == item
+    older = {name: value for name, value in to_json(item).items() if name != "private_to"}
+    assert isinstance(from_json(older), ResultItem)
+
+
+def test_without_a_name_it_is_somebody_s() -> None:
+    call = AssistantItem("", (Call("0.0.0", "t", arguments={}),))
+    item = ResultItem("0.0.0", "t", status=ResultStatus.COMPLETED, content="x", origin="tool:t", private_to="fake:zoe")
+    assert seen_by([call, item], ALICE.id)[1] == ResultItem(
+        "0.0.0",
+        "t",
+        status=ResultStatus.COMPLETED,
+        content="[fetched with somebody's account; not shown here]",
+        origin="tool:t",
+        private_to="fake:zoe",
+    )
+    said = UserItem("hi", "Zoe", principal="fake:zoe", origin="fake", trust=Trust.REQUESTER, at=1)
+    assert "Zoe's" in str(seen_by([said, call, item], ALICE.id))
+    assert seen_by([said, call, item], "fake:zoe") == (said, call, item)
+
+
+def test_an_event_without_an_owner_is_everybody_s() -> None:
+    assert shown_to({"result": "x"}, "") == {"result": "x"}
+    assert shown_to({"result": "x", "private_to": {"id": "a", "name": "A"}}, "")["result"].startswith("[fetched with A's")
