@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("moorings.runtime")
 
 CONSOLE_FILE = "console.db"
+CLOSING_SECONDS = 5.0
+"""How long a drain waits for what a sign-in brings; what is cut off then is asked for anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +231,7 @@ class Runtime:
             await asyncio.wait(self._sweepers)
             self._sweepers.clear()
         if self.sign_ins is not None:
-            await self.sign_ins.close()
+            await self.sign_ins.close(min(seconds, CLOSING_SECONDS))
         if self.worker is not None:
             await self.worker.drain(seconds)
             self.worker = None

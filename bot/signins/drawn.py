@@ -77,7 +77,7 @@ def expired(attempt: Attempt, scene: Scene) -> Page:
 
 def other_browser(attempt: Attempt, scene: Scene) -> Page:
     """Draw that another browser has begun this; nothing of what came of it is told."""
-    return Page(kind=PageKind.OTHER_BROWSER, agent=attempt.agent, service=scene.service, thread_url=scene.thread_url, again=True)
+    return Page(kind=PageKind.OTHER_BROWSER, agent=attempt.agent, service=scene.service, again=True)
 
 
 def used(attempt: Attempt, scene: Scene, reason: str) -> Page:

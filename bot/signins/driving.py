@@ -33,6 +33,8 @@ class Driving:
     attempts: Attempts
     exchange: Exchange
     settling: Settling
+    patience: float = WAIT_SECONDS
+    """How many seconds a browser is kept waiting."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     """Exchanges under way, which no browser's patience ends."""
 
@@ -41,7 +43,7 @@ class Driving:
         task = asyncio.create_task(self._safely(kept), name=f"moorings-sign-in-{kept.attempt.attempt_id}")
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
-        await asyncio.wait({task}, timeout=WAIT_SECONDS)
+        await asyncio.wait({task}, timeout=self.patience)
 
     async def ended(self, kept: Kept, attempt: Attempt) -> Kept:
         """End an attempt and tell; where somebody has moved it meanwhile, theirs is returned and this is nothing."""
@@ -83,10 +85,10 @@ class Driving:
                 log.exception("sign-ins could not be looked at")
             await asyncio.sleep(SWEEP_SECONDS)
 
-    async def close(self) -> None:
+    async def close(self, seconds: float) -> None:
         """Wait for exchanges under way; what isn't done by then is gone on with, or asked anew, by whoever runs next."""
         if self.tasks:
-            _, left = await asyncio.wait(self.tasks, timeout=WAIT_SECONDS)
+            _, left = await asyncio.wait(self.tasks, timeout=seconds)
             for task in left:
                 task.cancel()
 

@@ -60,7 +60,10 @@ class Exchange:
         hit("connect.before_exchange")
         try:
             grant = await provider.exchange(
-                code, verifier=attempt.verifier, redirect_uri=attempt.redirect_uri, nonce=attempt.nonce or None
+                code,
+                verifier=attempt.verifier,
+                redirect_uri=attempt.redirect_uri,
+                nonce=attempt.nonce if "openid" in attempt.scopes else None,
             )
         except ProtocolError as error:
             return await self._end(taken, told(attempt, connection, error))

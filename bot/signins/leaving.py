@@ -43,22 +43,26 @@ class Leaving:
     driving: Driving
     door: Door
 
-    async def wrong_code(self, kept: Kept, given: str, *, path: str) -> Page | None:
-        """Hold a code against the one that was told; None if it is the one. So many wrong ones end the attempt."""
+    async def code_tried(self, kept: Kept, given: str, *, path: str) -> Kept | Page | None:
+        """Hold a code against the one that was told: go on with what is returned, or show it. None: look again.
+
+        A try is counted before it is looked at, so that guesses which come all at once are no more tries than those in a row.
+        """
         attempt, scene = kept.attempt, await self.door.scene(kept.attempt)
         code = "".join(given.split())
-        if same(attempt.code_hash, "code", attempt.attempt_id, code):
-            return None
         if not code:
             return drawn.confirm(kept, scene, path=path, problem=_GIVE_IT)
-        tries = attempt.tries + 1
-        if tries < TRIES:
-            moved = await self.attempts.move(kept, replace(attempt, tries=tries))
-            left = TRIES - (moved or kept).attempt.tries
+        counted = await self.attempts.move(kept, replace(attempt, tries=attempt.tries + 1))
+        if counted is None:
+            return None
+        if same(attempt.code_hash, "code", attempt.attempt_id, code):
+            return counted
+        left = TRIES - counted.attempt.tries
+        if left > 0:
             problem = f"That isn't the code. {left} {'try is' if left == 1 else 'tries are'} left."
-            return drawn.confirm(moved or kept, scene, path=path, problem=problem)
+            return drawn.confirm(counted, scene, path=path, problem=problem)
         reason = f"A wrong code was given {TRIES} times at your link, so it is good no more. Press Connect for a fresh one."
-        ended = await self.driving.ended(kept, failed(replace(attempt, tries=tries), "tries", reason))
+        ended = await self.driving.ended(counted, failed(counted.attempt, "tries", reason))
         return drawn.shown(ended, scene)
 
     async def leave(self, kept: Kept, cookies: Mapping[str, str]) -> Go | Done | Page | None:
@@ -135,7 +139,9 @@ class Leaving:
         return isinstance(await self.connections.check([Need(connection, attempt.scopes)], who), Ready)
 
     async def _unreachable(self, kept: Kept, connection: OAuthConnection, error: ProtocolError) -> Page:
-        """Say that the provider could not be asked; nothing is spent, so the link stays good."""
+        """Say that the provider could not be asked; nothing is spent, no try either, so the link stays good."""
+        if kept.attempt.tries:
+            await self.attempts.move(kept, replace(kept.attempt, tries=kept.attempt.tries - 1))
         reason = told(kept.attempt, connection, error).reason
         log.warning("sign-in %s: %s can't be begun (%s)", kept.attempt.attempt_id, connection.name, type(error).__name__)
         await self.settling.line(kept.attempt, reason)

@@ -20,7 +20,7 @@ from bot.signins import drawn
 from bot.signins.attempt import Attempt, Proof, Stage
 from bot.signins.door import Door
 from bot.signins.drawn import NOT_FOUND
-from bot.signins.driving import Driving
+from bot.signins.driving import WAIT_SECONDS, Driving
 from bot.signins.exchange import Exchange, failed, told
 from bot.signins.keeping import Attempts, Kept
 from bot.signins.leaving import Leaving, not_proven
@@ -42,14 +42,16 @@ _MOVED: Final = "Something else went on with this at the same moment. Go back an
 class SignIns:
     """The sign-ins of a bot, on its store. Any process may go on with what another has begun."""
 
-    def __init__(self, *, store: Store, connections: Connections, channels: Mapping[str, Channel]) -> None:
+    def __init__(
+        self, *, store: Store, connections: Connections, channels: Mapping[str, Channel], patience: float = WAIT_SECONDS
+    ) -> None:
         self.store = store
         self.connections = connections
         attempts, settling = Attempts(store=store), Settling(store=store)
         proofs = Proofs(channels=channels, outgoing=lambda: connections.outgoing, public_url=self.public_url)
         exchange = Exchange(attempts=attempts, connections=connections, proofs=proofs)
         self.attempts = attempts
-        self.driving = Driving(attempts=attempts, exchange=exchange, settling=settling)
+        self.driving = Driving(attempts=attempts, exchange=exchange, settling=settling, patience=patience)
         self._proofs = proofs
         self._offers = Offers(
             attempts=attempts, connections=connections, proofs=proofs, settling=settling, public_url=self.public_url
@@ -119,9 +121,12 @@ class SignIns:
             if kept is None:
                 return NOT_FOUND
             page = await self._door.in_the_way(kept, cookies)
-            if page is None and kept.attempt.stage is Stage.OPENED and kept.attempt.proof is Proof.CODE:
-                page = await self._leaving.wrong_code(kept, form.get("code", ""), path=_path(token))
-            found = page or await self._leaving.leave(kept, cookies)
+            if page is not None:
+                return page
+            going: Kept | Page | None = kept
+            if kept.attempt.stage is Stage.OPENED and kept.attempt.proof is Proof.CODE:
+                going = await self._leaving.code_tried(kept, form.get("code", ""), path=_path(token))
+            found = await self._leaving.leave(going, cookies) if isinstance(going, Kept) else going
             if found is not None:
                 return found
         return replace(NOT_FOUND, kind=PageKind.FAILED, reason=_MOVED)
@@ -206,9 +211,9 @@ class SignIns:
         """Sweep for as long as the process runs."""
         await self.driving.keep_sweeping()
 
-    async def close(self) -> None:
+    async def close(self, seconds: float = WAIT_SECONDS) -> None:
         """Wait a while for exchanges under way."""
-        await self.driving.close()
+        await self.driving.close(seconds)
 
 
 def _path(token: str) -> str:

@@ -39,6 +39,8 @@ class Authority:
     """The answer to an exchange, where it is to be no right one."""
     callback: dict[str, str | None] = field(default_factory=dict)
     """What is added to a callback, or, None, left out."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """What is added to, or in place of, its description of itself."""
     denies: bool = False
     gate: asyncio.Event | None = None
     """The token endpoint waits for it."""
@@ -47,6 +49,7 @@ class Authority:
     referers: list[str | None] = field(default_factory=list)
     exchanged: list[dict[str, str]] = field(default_factory=list)
     revoked: list[str] = field(default_factory=list)
+    _runner: web.AppRunner | None = None
     _codes: dict[str, dict[str, str]] = field(default_factory=dict)
 
     async def authorize(self, request: web.Request) -> web.Response:
@@ -76,12 +79,44 @@ class Authority:
             return web.json_response({"error": "invalid_grant"}, status=400)
         return web.json_response({"scope": asked.get("scope", ""), **self.token})
 
+    async def describe(self, request: web.Request) -> web.Response:
+        about = {
+            "issuer": self.url,
+            "authorization_endpoint": f"{self.url}/authorize",
+            "token_endpoint": f"{self.url}/token",
+            "response_types_supported": ["code"],
+            "code_challenge_methods_supported": ["S256"],
+            "authorization_response_iss_parameter_supported": True,
+        }
+        return web.json_response(about | self.metadata)
+
     async def userinfo(self, request: web.Request) -> web.Response:
         return web.json_response(self.account)
 
     async def revoke(self, request: web.Request) -> web.Response:
         self.revoked.append(str((await request.post())["token"]))
         return web.Response()
+
+    async def start(self) -> None:
+        """Listen, at the address of before if there was one."""
+        app = web.Application()
+        app.router.add_get("/authorize", self.authorize)
+        app.router.add_post("/token", self.exchange)
+        app.router.add_get("/.well-known/oauth-authorization-server", self.describe)
+        app.router.add_get("/.well-known/openid-configuration", self.describe)
+        app.router.add_get("/userinfo", self.userinfo)
+        app.router.add_post("/revoke", self.revoke)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        port = int(self.url.rpartition(":")[2]) if self.url else 0
+        await web.TCPSite(self._runner, "127.0.0.1", port, reuse_address=True).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def stop(self) -> None:
+        """Be gone."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
 
 
 def challenge(verifier: str) -> str:
@@ -92,16 +127,8 @@ def challenge(verifier: str) -> str:
 async def authority() -> AsyncIterator[Authority]:
     """Run one on a free port."""
     made = Authority()
-    app = web.Application()
-    app.router.add_get("/authorize", made.authorize)
-    app.router.add_post("/token", made.exchange)
-    app.router.add_get("/userinfo", made.userinfo)
-    app.router.add_post("/revoke", made.revoke)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await made.start()
     try:
         yield made
     finally:
-        await runner.cleanup()
+        await made.stop()

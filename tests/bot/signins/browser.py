@@ -73,14 +73,28 @@ class Browser:
         action = urljoin(self.page.url, self.page.forms[place])
         return await self._load("POST", action, site=site, form=fields)
 
-    async def post(self, url: str, *, site: str = "", headers: Mapping[str, str] | None = None, **fields: str) -> Shown:
+    async def post(
+        self,
+        url: str,
+        *,
+        site: str = "",
+        headers: Mapping[str, str] | None = None,
+        form: Mapping[str, str] | None = None,
+        **fields: str,
+    ) -> Shown:
         """Send a form that some other page has made up."""
-        return await self._load("POST", url, site=site, form=fields, headers=headers)
+        return await self._load("POST", url, site=site, form={**(form or {}), **fields}, headers=headers)
 
     async def go_on(self, *, follow: bool = True) -> Shown:
         """Let the page leave for where it leaves for by itself."""
         assert self.page.next, self.page.text
         return await self._load("GET", urljoin(self.page.url, self.page.next), site="cross-site", follow=follow)
+
+    async def fetch(self, url: str) -> Shown:
+        """Open an address beside the page that is shown, as several tabs at once do."""
+        tab = Browser.__new__(Browser)
+        tab._session, tab.page, tab.visited = self._session, self.page, []
+        return await tab.open(url)
 
     def cookies(self) -> dict[str, str]:
         return {cookie.key: cookie.value for cookie in self._session.cookie_jar}

@@ -5,7 +5,7 @@ What lives here: two replicas behind one address, prompts, and what was told. Wh
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -42,6 +42,7 @@ from durable_core.testing.acts import start
 from durable_core.testing.builders import START_MS, step_commit
 from tests.bot.server.fake_sessions import FakeApp
 from tests.bot.signins.authority import Authority, authority
+from tests.bot.signins.browser import Browser, Shown
 
 KEYS = "k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 ALICE = Principal("chat:alice", "Alice", Standing.MEMBER, channel="chat")
@@ -201,8 +202,18 @@ class Desk:
         self.clock.advance(timedelta(**by))
 
 
+def _described(provider: Authority, *, discovered: bool) -> dict[str, Any]:
+    app = {"title": "Tracker", "client_id": "app", "client_secret": "CANARY-client-secret", "scopes": ("issues",)}
+    if discovered:
+        return {**app, "issuer": provider.url}
+    names = {"authorize_url": "authorize", "token_url": "token", "userinfo_url": "userinfo", "revoke_url": "revoke"}
+    return {**app, **{name: f"{provider.url}/{path}" for name, path in names.items()}}
+
+
 @asynccontextmanager
-async def open_desk(folder: Path, **connection: Any) -> AsyncIterator[Desk]:
+async def open_desk(
+    folder: Path, *, discovered: bool = False, patience: float = 8.0, trusted: Sequence[str] = (), **connection: Any
+) -> AsyncIterator[Desk]:
     """Open a store, a provider, two replicas and a server."""
     database = folder / "moorings.db"
     upgrade(f"sqlite:///{database}")
@@ -210,26 +221,15 @@ async def open_desk(folder: Path, **connection: Any) -> AsyncIterator[Desk]:
     store = open_store(f"sqlite:///{database}", keys=KeyRing.parse(KEYS), clock=clock)
     await store.open()
     async with authority() as provider:
-        made = OAuthConnection(
-            "tracker",
-            **{
-                "title": "Tracker",
-                "client_id": "app",
-                "client_secret": "CANARY-client-secret",
-                "authorize_url": f"{provider.url}/authorize",
-                "token_url": f"{provider.url}/token",
-                "userinfo_url": f"{provider.url}/userinfo",
-                "revoke_url": f"{provider.url}/revoke",
-                "scopes": ("issues",),
-                **connection,
-            },
-        )
-        outgoing = Outgoing(trusted=[provider.url])
+        made = OAuthConnection("tracker", **_described(provider, discovered=discovered), **connection)
+        outgoing = Outgoing(trusted=[provider.url, *trusted])
         everything = [
             Connections({"tracker": made}, store=store, outgoing=lambda: outgoing, public_url="http://127.0.0.1:1")
             for _ in range(2)
         ]
-        replicas = Replicas([SignIns(store=store, connections=one, channels={"chat": chat}) for one in everything])
+        replicas = Replicas(
+            [SignIns(store=store, connections=one, channels={"chat": chat}, patience=patience) for one in everything]
+        )
         runner = runner_of(build_app(replace(FakeApp(), sign_ins=replicas)), drain=1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -255,3 +255,11 @@ async def open_desk(folder: Path, **connection: Any) -> AsyncIterator[Desk]:
             await runner.cleanup()
             await outgoing.close()
             await store.close()
+
+
+async def through(desk: Desk, browser: Browser, prompt_id: str) -> tuple[Offer, Shown]:
+    """Press Connect, give the code, let the provider send the browser back; the link, and the page at its end."""
+    offer = await desk.offered(prompt_id)
+    await browser.open(offer.url)
+    page = await browser.press(code=offer.code or "")
+    return offer, await browser.go_on() if page.next else page
