@@ -113,6 +113,8 @@ async function control(request, response) {
     for (const [key, one] of stored) {
       if (/^(AccessToken|RefreshToken|Grant):/.test(key) && (!given.subject || one.accountId === given.subject)) stored.delete(key);
     }
+  } else if (name === 'forget_clients') {
+    for (const key of stored.keys()) if (key.startsWith('Client:')) stored.delete(key);
   } else if (name === 'reset') { planned.length = 0; asked.length = 0; Object.assign(settings, given); }
   response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(answer));
 }

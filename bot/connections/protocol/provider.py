@@ -116,8 +116,8 @@ class Provider:
         fields = {"code": code, "code_verifier": verifier, "redirect_uri": redirect_uri, **_resource(endpoints)}
         answer = await self._ask_token(client, "authorization_code", fields, secrets=(code, verifier))
         grant = read_grant(answer)
-        id_token = answer.token("id_token")
-        if id_token is None or not verified:
+        id_token = answer.token("id_token") if verified else None
+        if id_token is None:
             return grant
         claims = await self._claims(id_token, endpoints, client, nonce)
         return replace(grant, id_claims=claims)
