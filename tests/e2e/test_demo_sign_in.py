@@ -52,6 +52,7 @@ async def test_a_call_goes_on_as_who_signed_in(own_demo: Demo, visit: Visit) -> 
     await visit.message("Alice connected Demo tracker.").wait_for()
     await visit.finished()
     assert await page.locator("#turns .turn").count() == 1
+    assert "connected by Alice, held nothing meanwhile" in await visit.timeline()
     assert issues(own_demo) == [("Broken link", "alice@example.test")]
     await visit.shots("sign-in-done")
 
