@@ -335,7 +335,7 @@ class _Fold:
                 if row.kind is RowKind.WAIT and row.key == key and row.state is RowState.WAITING:
                     row.notes.clear()
                     row.name = row.name.replace("Waiting for", "Waited for", 1)
-                    ended = "connected" if resolution.get("option_id") == "connected" else outcome
+                    ended = "connected" if (resolution.get("kind"), outcome) == ("sign-in", "approved") else outcome
                     row.end(at, RowState.RECORDED, settled(ended, _who(resolution)))
                     row.say("held nothing meanwhile")
             if outcome in {"approved", "answered"}:

@@ -52,7 +52,7 @@ def test_an_approved_call_shows_who_approved_and_the_call_itself() -> None:
 
 def test_an_account_that_was_connected_is_not_called_approved() -> None:
     request = {"request_id": "p", "kind": "sign-in", "call_id": "a", "waiting_for": "Alice"}
-    said = {"request_id": "p", "kind": "sign-in", "outcome": "approved", "option_id": "connected", "by": {"name": "Alice"}}
+    said = {"request_id": "p", "kind": "sign-in", "outcome": "approved", "responder": {"name": "Alice"}}
     events = stories.told(
         START,
         (0, "turn.started", {"turn_id": "turn_0"}, 1),
