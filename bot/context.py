@@ -18,6 +18,7 @@ from durable_core.claiming import Claimer, KeyClaim, StoreCall
 if TYPE_CHECKING:
     from bot.connections.client import ConnectionClient
     from bot.connections.connection import Need, OAuthConnection
+    from bot.connections.connections import Disconnected
     from bot.connections.lent import Lent
 
 Deps = TypeVar("Deps", default=Any)
@@ -84,6 +85,16 @@ class ToolContext(Generic[Deps]):
             Unauthorized, AccountUnreachable: There is none to be had. Raised by the call that is returned.
         """
         return self._lent().token(connection)
+
+    def disconnect(self, connection: OAuthConnection | Need | str) -> StoreCall[Disconnected]:
+        """Revoke and forget the account that whoever asked has connected: ``await`` it, or ``.wait()`` in a plain function.
+
+        The connection is one of the bot's, declared by the tool or not; a text is its name, or what people call it.
+
+        Raises:
+            UnknownAccount, PrincipalRequired: There is no such account of a person's. Raised by the call that is returned.
+        """
+        return self._lent().disconnect(connection)
 
     def _lent(self) -> Lent:
         if self.lent is None:

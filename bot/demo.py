@@ -1,7 +1,7 @@
 """The demo's agent and what its tools act on.
 
-What lives here: two tools, a workflow, a small payments ledger, the agent, the app. What does not: the script that drives them
-(scripted.py), the page and the command.
+What lives here: tools, a workflow, a small payments ledger, a connection, the agent, the app. What does not: the script that
+drives them (scripted.py), the provider of its accounts (demo_provider/), the page and the command.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ from pydantic import Field
 from bot.agent import Agent
 from bot.app import Bot
 from bot.approvals import Approval, ToolCall
+from bot.connections.connection import OAuthConnection
 from bot.context import ToolContext
+from bot.demo_provider.registered import CLIENT_ID, CLIENT_SECRET
 from bot.principal import Principal
+from bot.ready_tools import disconnect_account
 from bot.tools import tool
 from channels.contract import Channel
 from durable_core.context import WorkflowContext
@@ -228,15 +231,44 @@ async def deploy(ctx: WorkflowContext, service: Annotated[str, Field(min_length=
     return await ctx.step(roll_out, plan)
 
 
+tracker = OAuthConnection(
+    "tracker",
+    title="Demo tracker",
+    client_id=CLIENT_ID,
+    client_secret=CLIENT_SECRET,
+    authorize_url="/demo/authorize",  # on this app's own address: the demo serves its provider itself
+    token_url="/demo/token",  # noqa: S106 - an address
+    userinfo_url="/demo/userinfo",
+    revoke_url="/demo/revoke",
+    scopes=("issues",),
+    hosts=("/demo/api",),
+    verifies_email=True,
+)
+
+
+@tool(effect="write", idempotent=True, connections=[tracker])  # the tracker knows the key, so it opens no second issue
+async def open_issue(ctx: ToolContext[DemoDeps], title: Annotated[str, Field(min_length=1, max_length=200)]) -> str:
+    """Open an issue in the demo's tracker, in the name of whoever asks; they sign in to their account first.
+
+    Args:
+        ctx: The call.
+        title: What the issue is about, in a few words.
+    """
+    http = ctx.http(tracker)
+    reply = await http.post("/issues", json={"title": title}, headers={"Idempotency-Key": ctx.idempotency_key})
+    issue = reply.raise_for_status().json()
+    return f"Opened issue #{issue['number']} “{issue['title']}” as {issue['author']}."
+
+
 support = Agent(
     "support",
     "scripted",
     instructions=(
         "You help the people of a small shop. Be brief and friendly. Use refund_charge when somebody asks for a refund; "
-        "a person is asked before it runs. Use deploy when they want a service deployed. Say plainly when something did not "
-        "happen."
+        "a person is asked before it runs. Use deploy when they want a service deployed, open_issue when they want an issue "
+        "opened in the tracker, which asks them to sign in. Say plainly when something did not happen."
     ),
-    tools=[refund_charge, slow, deploy],
+    tools=[refund_charge, slow, deploy, open_issue, disconnect_account],
 )
 
 

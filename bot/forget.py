@@ -1,4 +1,4 @@
-"""Forgetting: a session with all it holds, or a person with all they wrote.
+"""Forgetting: a session with all it holds, or a person with all they wrote and what is theirs in the vault.
 
 What lives here: finding what is to go, and in which order. What does not: deleting and sealing (durable_core), how a session's
 rows spell a person's words (redaction.py), the command (housekeeping.py).
@@ -16,7 +16,7 @@ from durable_core import codec
 from durable_core.engine.ending import end_run
 from durable_core.engine.signals import cancel_admission
 from durable_core.errors import ContentGone, NotFound, SessionEnded
-from durable_core.model import EventDraft, Run, RunKind, RunStatus
+from durable_core.model import EventDraft, Run, RunKind, RunStatus, VaultWrite
 from durable_core.store import Store
 
 REASON = "forgotten"
@@ -24,6 +24,8 @@ SEND_SECONDS = 10.0
 """How long what an ended session still owes, such as cards that lose their buttons, may take to be sent."""
 _PASSES = 5
 """A step that was committed between reading and redacting is found by the next pass; after the first one none is."""
+
+_PAGE = 500
 
 _ANYWHERE = """
     SELECT run_id FROM moor_run WHERE purged_at IS NULL AND run_id IN (
@@ -61,6 +63,8 @@ class Traces:
     """Sessions that nobody else wrote in: they go as a whole."""
     shared: tuple[str, ...]
     """Sessions with others, where they wrote or answered."""
+    entries: tuple[str, ...] = ()
+    """What is theirs in the vault, such as accounts they have connected, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +75,8 @@ class Forgotten:
     """Deleted as a whole."""
     redacted: dict[str, int]
     """Sessions with others, and how many stored values there lost this person's words."""
+    entries: int = 0
+    """What was theirs in the vault."""
 
 
 async def forget_session(store: Store, session_id: str, *, by: str, seconds: float = SEND_SECONDS) -> bool:
@@ -116,7 +122,7 @@ async def traces(store: Store, principal: str) -> Traces:
         here: dict[str, str | int | bytes | None] = {"run_id": run_id, "principal": principal}
         mine = await store.rows(_WRITES, here) and not await store.rows(_OTHERS, here)
         (alone if mine else shared).append(run_id)
-    return Traces(alone=tuple(alone), shared=tuple(shared))
+    return Traces(alone=tuple(alone), shared=tuple(shared), entries=tuple(await _owned(store, principal)))
 
 
 async def forget_principal(store: Store, principal: str, *, by: str, seconds: float = SEND_SECONDS) -> Forgotten:
@@ -125,13 +131,32 @@ async def forget_principal(store: Store, principal: str, *, by: str, seconds: fl
     Workers may go on meanwhile: a step that was begun with the words is refused and decided anew without them.
     """
     found = await traces(store, principal)
+    entries = await _empty(store, principal)
     gone = [run_id for run_id in found.alone if await forget_session(store, run_id, by=by, seconds=seconds)]
     redacted: dict[str, int] = {}
     for run_id in found.shared:
         changed = await _redact(store, run_id, principal, by=by)
         if changed:
             redacted[run_id] = changed
-    return Forgotten(sessions=tuple(gone), redacted=redacted)
+    return Forgotten(sessions=tuple(gone), redacted=redacted, entries=entries)
+
+
+async def _owned(store: Store, principal: str) -> list[str]:
+    """Return the names of what is theirs in the vault."""
+    names: list[str] = []
+    while page := await store.vault_list(owner=principal, after=names[-1] if names else "", limit=_PAGE):
+        names += [entry.name for entry in page]
+    return names
+
+
+async def _empty(store: Store, principal: str) -> int:
+    """Delete what is theirs in the vault until nothing is; whoever was about to write an entry anew finds none."""
+    gone = 0
+    while names := await _owned(store, principal):
+        for name in names:
+            await store.vault_write((VaultWrite(name=name, value=None),))
+        gone += len(names)
+    return gone
 
 
 async def _redact(store: Store, run_id: str, principal: str, *, by: str) -> int:

@@ -37,7 +37,7 @@ def add_to(commands: typer.Typer) -> None:
 
 
 def rekey(*, app: App = None, data: Data = None, batch: Annotated[int, typer.Option(min=1, max=10_000)] = 100) -> None:
-    """Wrap every session's key by the first key of the ring, while workers run; broken off, it is simply begun again."""
+    """Wrap all sessions' keys and the vault by the ring's first key, while workers run; broken off, it is simply begun again."""
     asyncio.run(_rekey(app, data, batch))
 
 
@@ -54,16 +54,18 @@ async def _rekey(app: str | None, data: Path | None, batch: int) -> None:
 def told_of_keys(done: Rewrapped, key_ids: Sequence[str]) -> list[str]:
     """Say what was wrapped anew, which keys are still needed, and which may be dropped."""
     current, *older = key_ids
-    uses = ", ".join(f"{key_id} ({_sessions(count)})" for key_id, count in done.in_use.items()) or "none"
-    lines = [f"Wrapped anew by {current}: {_sessions(done.changed)}.", f"Keys in use: {uses}."]
-    for key_id, count in done.in_use.items():
+    used = {
+        key_id: _wrapped(done.in_use.get(key_id, 0), done.entries_in_use.get(key_id, 0))
+        for key_id in dict.fromkeys((*done.in_use, *done.entries_in_use))
+    }
+    uses = ", ".join(f"{key_id} ({what})" for key_id, what in used.items()) or "none"
+    lines = [f"Wrapped anew by {current}: {_wrapped(done.changed, done.entries)}.", f"Keys in use: {uses}."]
+    for key_id, what in used.items():
         if key_id not in key_ids:
-            lines.append(f"{key_id} is not in the ring; {_sessions(count)} can't be read until it is back.")
+            lines.append(f"{key_id} is not in the ring; {what} can't be read until it is back.")
         elif key_id != current:
-            lines.append(
-                f"{key_id} is still used by {_sessions(count)}: some process has the old order of keys. Restart it, rekey again."
-            )
-    free = [key_id for key_id in older if key_id not in done.in_use]
+            lines.append(f"{key_id} is still used by {what}: some process has the old order of keys. Restart it, rekey again.")
+    free = [key_id for key_id in older if key_id not in used]
     if free:
         them = "it" if len(free) == 1 else "them"
         lines.append(f"Not needed to read anything any more: {', '.join(free)}.")
@@ -94,7 +96,7 @@ async def _forget(what: str, app: str | None, data: Path | None, *, yes: bool) -
             run = await store.run(what)
         except NotFound:
             found = await traces(store, what)
-            if not found.alone and not found.shared:
+            if not found.alone and not found.shared and not found.entries:
                 typer.echo(f"Nothing is stored of {what}: no session of this id, and no person with content left.")
                 return
             if not yes:
@@ -113,7 +115,8 @@ async def _forget(what: str, app: str | None, data: Path | None, *, yes: bool) -
 def _would(found: Traces, who: str) -> str:
     return (
         f"{_sessions(len(found.alone))} of {who} alone would be deleted, "
-        f"and their words in {_sessions(len(found.shared))} with others."
+        f"and their words in {_sessions(len(found.shared))} with others"
+        f"{f', and {_entries(len(found.entries))} of theirs' if found.entries else ''}."
     )
 
 
@@ -122,6 +125,8 @@ def told_of(done: Forgotten, who: str) -> str:
     lines = [
         f"Forgotten of {who}: {_sessions(len(done.sessions))} as a whole, words in {_sessions(len(done.redacted))} with others."
     ]
+    if done.entries:
+        lines.append(f"  {_entries(done.entries)} deleted")
     lines += [f"  {session_id}: deleted" for session_id in done.sessions]
     lines += [f"  {session_id}: {count} stored values redacted" for session_id, count in done.redacted.items()]
     return "\n".join(lines)
@@ -182,6 +187,16 @@ def _settings(data: Path | None, environ: Mapping[str, str] = os.environ) -> Set
     kept = {name: value for name, value in environ.items() if name != "MOORINGS_DATABASE_URL"}
     settings = Settings.from_env(kept, data=data)
     return settings if settings.encryption_keys else replace(settings, encryption_keys=kept_keys(data))
+
+
+def _wrapped(sessions: int, entries: int) -> str:
+    """Say how many there are; a vault with nothing in it needs no word."""
+    counted = [_sessions(sessions)] if sessions or not entries else []
+    return ", ".join([*counted, _entries(entries)] if entries else counted)
+
+
+def _entries(count: int) -> str:
+    return "1 vault entry" if count == 1 else f"{count:,} vault entries"
 
 
 def _sessions(count: int) -> str:

@@ -69,7 +69,8 @@ def with_console(
             _open_browser(page)
 
     # What a platform sends comes from elsewhere, over a tunnel as a rule; its channel proves each request by its signature.
-    guard = loopback_guard(port=bound, spared=("/channels",), allow_network=allow_network)
+    # A sign-in is begun from a chat and comes back from its provider; its pages prove the person, the browser and the form.
+    guard = loopback_guard(port=bound, spared=("/channels", "/connect"), allow_network=allow_network)
     listening = Listening(taken, guards=[guard], mount=mount, on_ready=ready)
     worker = WorkerProcess(worker_command(app, data=str(data.resolve()), since=since), env=child_env(environ))
     log_to_stderr("WARNING")

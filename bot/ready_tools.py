@@ -1,19 +1,24 @@
-"""Tools that come with the framework: asking the person, waiting, saying nothing. Their calls run no body.
+"""Tools that come with the framework: asking the person, waiting, saying nothing, whose calls run no body, and disconnecting.
 
-What lives here: what a model is told of them, and what a call of each waits for. What does not: the waiting (bot/turn/).
+What lives here: what a model is told of them, and what a call of each waits for. What does not: the waiting (bot/turn/), accounts
+(bot/connections/).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field
 
 from bot.context import ToolContext
+from bot.policies import never
 from bot.tools import Tool, tool
 from bot.turn.questions import Pause, Question, Silence
+
+if TYPE_CHECKING:
+    from bot.connections.connections import Disconnected
 
 MAX_OPTIONS: Final = 50
 MAX_SLEEP_SECONDS: Final = 30 * 24 * 60 * 60
@@ -69,6 +74,30 @@ async def _no_reply(ctx: ToolContext[Any]) -> str:
     raise _no_body("no_reply")
 
 
+@tool(effect="write", idempotent=True, approval=never, name="disconnect_account")
+async def _disconnect_account(ctx: ToolContext[Any], account: Annotated[str, Field(min_length=1, max_length=100)]) -> str:
+    """Disconnect an account of the person you work for: it is revoked at its service and forgotten here.
+
+    Args:
+        ctx: The call.
+        account: The account's service, as the person calls it.
+    """
+    return _left(await ctx.disconnect(account), ctx.principal.name)
+
+
+def _left(left: Disconnected, who: str) -> str:
+    """Say what came of it, no better than it did."""
+    title = left.title
+    if not left.found:
+        return f"{who} has no account connected at {title}, so there is nothing to disconnect."
+    if left.revoked:
+        return f"Disconnected {title}: {who}'s account was revoked there and forgotten here."
+    gone = f"Forgot {who}'s account at {title} here."
+    if left.revoked is None:
+        return f"{gone} {title} has no way to revoke it from here; they can do so in its own settings."
+    return f"{gone} It could not be revoked at {title}; they can do so in its own settings."
+
+
 def _question(arguments: Mapping[str, Any]) -> Question:
     options = tuple(dict.fromkeys(arguments["options"] or ()))
     return Question(text=arguments["text"], options=options, allow_freeform=arguments["allow_freeform"])
@@ -84,3 +113,5 @@ sleep: Final[Tool] = replace(_sleep, waits=_pause)
 """Waits on a timer that outlives the process; nothing is held meanwhile."""
 no_reply: Final[Tool] = replace(_no_reply, waits=lambda _: Silence())
 """Ends the turn without a message."""
+disconnect_account: Final[Tool] = _disconnect_account
+"""Revokes and forgets an account that the person has connected, of any of the bot's connections."""

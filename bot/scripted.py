@@ -113,9 +113,11 @@ def _for_command(text: str, author: str, count: int, attempt: int) -> _Plan:
         case "refund":
             return _refund(text)
         case "deploy":
-            return (
-                _Plan(call=("deploy", {"service": rest})) if rest else _Plan("What shall I deploy? Say it like this: deploy api")
-            )
+            return _deploy(rest)
+        case "issue":
+            return _issue(rest)
+        case "disconnect":
+            return _Plan(call=("disconnect_account", {"account": rest or "tracker"}))
         case "slow":
             return _slow(rest)
         case "stream":
@@ -141,6 +143,12 @@ def _deploy(rest: str) -> _Plan:
     if not rest:
         return _Plan("What shall I deploy? Say it like this: deploy api")
     return _Plan(call=("deploy", {"service": rest}))
+
+
+def _issue(rest: str) -> _Plan:
+    if not rest:
+        return _Plan("What is the issue? Say it like this: issue Broken link")
+    return _Plan(call=("open_issue", {"title": rest}))
 
 
 def _slow(rest: str) -> _Plan:

@@ -195,6 +195,11 @@ class CardItem:
         return self.outcome is None
 
     @property
+    def said(self) -> bool:
+        """Tell whether the outcome is the question in its own words: a card that only says how something stands."""
+        return self.outcome is not None and self.outcome.text == self.question
+
+    @property
     def options(self) -> tuple[Button, ...]:
         """The buttons that answer at once; those that open a form are left out."""
         return tuple(button for button in self.buttons if button.form is None) if self.open else ()

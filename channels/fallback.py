@@ -72,7 +72,7 @@ def card_text(card: Card) -> str:
 
 
 def _question(item: CardItem, *, place: str = "") -> list[str]:
-    lines = [f"{place}{visible(item.question)}"]
+    lines = [] if item.said and not place else [f"{place}{visible(item.question)}"]
     if item.detail:
         lines.append(visible(item.detail))
     for name, value in item.fields:
@@ -82,7 +82,7 @@ def _question(item: CardItem, *, place: str = "") -> list[str]:
         for read in item.evidence:
             lines += _behind_bar(read)
     if item.outcome is not None:
-        return [*lines, "", *_outcome(item.outcome)]
+        return [*lines, *([""] if lines else []), *_outcome(item.outcome)]
     if item.progress:
         lines.append(_one_line(item.progress))
     lines += _options(item)

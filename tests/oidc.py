@@ -4,8 +4,9 @@ What lives here: installing, starting, steering it, and people who sign in there
 (peers/oidc.mjs), expectations.
 
 Clients: `app` and `app-post` (confidential), `public`, `machine` (client credentials); more by `client()`. Each of the first
-three is sent back to `/connect/callback/<name>` on any port of this machine. PKCE is enforced, refresh tokens rotate and their
-reuse is detected, `iss` is in every callback. Any login is somebody: `alice` has the address alice@example.test, verified.
+three is sent back to `/connect/callback/<name>` or `/connect/identity` on any port of this machine. PKCE is enforced, refresh
+tokens rotate and their reuse is detected, `iss` is in every callback. Any login is somebody: `alice` has the address
+alice@example.test, verified.
 """
 
 from __future__ import annotations
@@ -102,6 +103,10 @@ class OidcPeer:
         """Take away what somebody granted, or everybody did, as they could do on the provider's own pages."""
         self._control("revoke", {"subject": subject})
 
+    def forget_clients(self) -> None:
+        """Forget those that registered or were added, as providers do after a while."""
+        self._control("forget_clients", {})
+
     def reset(self) -> None:
         """Forget plans and what was asked, and behave as in the beginning."""
         self._control("reset", DEFAULTS)
@@ -128,6 +133,7 @@ class OidcPeer:
 
     async def _walk(self, browser: aiohttp.ClientSession, url: str, login: str, *, deny: bool) -> str:
         data: dict[str, str] | None = None
+        refused = False
         for _ in range(20):
             asking = (
                 browser.get(url, allow_redirects=False) if data is None else browser.post(url, data=data, allow_redirects=False)
@@ -140,9 +146,10 @@ class OidcPeer:
                         return url
                     continue
             assert answer.status < 400, page
-            step = _next(page, here, login, deny=deny)
+            step = None if refused else _next(page, here, login, deny=deny)
             if step is None:
                 return here
+            refused = step[0].endswith("/abort")
             url, data = step
         raise AssertionError("the provider's pages lead nowhere")
 

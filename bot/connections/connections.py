@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from bot.connections.client import Access
 from bot.connections.connection import APP, Need, OAuthConnection
 from bot.connections.credentials import KIND, Credential, Listed, about_of, entry_name, listed, opened, value_of
-from bot.connections.errors import AccountUnreachable, NotConnected, PrincipalRequired, Reason, Unauthorized
+from bot.connections.errors import AccountUnreachable, NotConnected, PrincipalRequired, Reason, Unauthorized, UnknownAccount
 from bot.connections.lent import Lent
 from bot.connections.tokens import LEASE_MS, Tokens
 from durable_core.ids import new_id
@@ -61,6 +62,7 @@ class Disconnected:
 
     found: bool
     revoked: bool | None
+    title: str = ""
 
 
 class Connections:
@@ -152,6 +154,7 @@ class Connections:
             public_url=self.public_url,
             access=access,
             refuse=refuse,
+            leave=partial(self.leave, requester),
             outgoing=self.outgoing,
             loop=asyncio.get_running_loop(),
         )
@@ -237,7 +240,19 @@ class Connections:
         gone = dict.fromkeys([*([name] if entry is not None else []), *older])
         if gone:
             await self.store.vault_write([VaultWrite(name=name, kind=KIND, value=None) for name in gone])
-        return Disconnected(found=bool(gone), revoked=revoked)
+        return Disconnected(found=bool(gone), revoked=revoked, title=connection.title)
+
+    async def leave(self, requester: Principal, account: str) -> Disconnected:
+        """Disconnect a person's account, by its connection's name or by what people call it. Raises: UnknownAccount."""
+        wanted = account.strip().casefold()
+        theirs = [connection for connection in self.by_name.values() if connection.owner == "user"]
+        found = [connection for connection in theirs if connection.name.casefold() == wanted]
+        found += [connection for connection in theirs if connection.title.casefold() == wanted]
+        if not found:
+            raise UnknownAccount(account, tuple(connection.title for connection in theirs))
+        if requester.anonymous:
+            raise PrincipalRequired(found[0].title)
+        return await self.disconnect(found[0], self.owner_of(found[0], requester))
 
     async def _revoke(self, connection: OAuthConnection, credential: Credential) -> bool | None:
         """Tell the provider: the refresh token first, with which all that came of it goes (RFC 7009 §2.1)."""

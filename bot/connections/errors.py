@@ -101,6 +101,15 @@ class NotConnected(BotError):
         self.connection = connection
 
 
+class UnknownAccount(BotError):
+    """Somebody named an account that people don't sign in to here."""
+
+    def __init__(self, account: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"people sign in to no {account!r} here; there is: {', '.join(known) or 'none'}")
+        self.account = account
+        self.known = known
+
+
 class PrincipalRequired(BotError):
     """A connection of a person's was asked for where no person asked."""
 

@@ -1,6 +1,6 @@
 """What one call is lent: clients and tokens of the connections that its tool declares, for whom it runs.
 
-What lives here: the value behind `ctx.http` and `ctx.token`. What does not: where tokens come from (tokens.py).
+What lives here: the value behind `ctx.http`, `ctx.token` and `ctx.disconnect`. What does not: where tokens come from (tokens.py).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from bot.connections.errors import NotDeclared, TokenNotExposed, named
 from durable_core.claiming import StoreCall
 
 if TYPE_CHECKING:
+    from bot.connections.connections import Disconnected
     from bot.outgoing import Outgoing
 
 
@@ -30,6 +31,8 @@ class Lent:
     """Gives a token; told the version that was refused, one that is newer."""
     refuse: Callable[[Need, int], Awaitable[None]] = field(repr=False)
     """Told of a version that is refused even though it is new."""
+    leave: Callable[[str], Awaitable[Disconnected]] | None = field(default=None, repr=False)
+    """Disconnects an account of the person's by what they call it, declared or not."""
     outgoing: Outgoing = field(repr=False)
     loop: asyncio.AbstractEventLoop = field(repr=False)
     used: dict[str, int] = field(default_factory=dict)
@@ -56,6 +59,16 @@ class Lent:
             return (await self._access(need, None)).token
 
         return StoreCall(work(), self.loop)
+
+    def disconnect(self, connection: OAuthConnection | Need | str) -> StoreCall[Disconnected]:
+        """Disconnect an account of the person's: ``await`` it, or ``.wait()`` in a plain function."""
+        if self.leave is None:
+            raise RuntimeError("this call was lent no way to disconnect an account")
+
+        async def work(leave: Callable[[str], Awaitable[Disconnected]], name: str) -> Disconnected:
+            return await leave(name)
+
+        return StoreCall(work(self.leave, named(connection)), self.loop)
 
     async def _access(self, need: Need, refused: int | None) -> Access:
         access = await self.access(need, refused)

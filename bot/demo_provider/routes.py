@@ -37,7 +37,7 @@ _PAGE_HEADERS: Final = {
     ),
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "strict-origin",  # with none at all a browser sends "Origin: null" with the form
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
 }

@@ -26,13 +26,14 @@ class Provider:
 
     async def revoke_tokens(self, author: str) -> int:
         """Have no token of a cast member's account taken any more; says how many grants there were."""
-        return await self.accounts.revoke_all(address_of(author))
+        member = cast_member(author)
+        return await self.accounts.revoke_all(member.email) if member is not None else 0
 
 
 def install_provider(app: web.Application, *, folder: Path, origin: str) -> Provider:
     """Serve the provider under /demo, for an app that people reach at `origin`; it keeps its file in a folder."""
     accounts = Accounts(folder / FILE)
-    people = [Person(address_of(member.id), member.name, verified=True) for member in CAST]
+    people = [Person(member.email, member.name, verified=True) for member in CAST]
     app.add_routes(ProviderRoutes(accounts, origin=origin, people=people).routes())
 
     async def close(_app: web.Application) -> None:
@@ -40,9 +41,3 @@ def install_provider(app: web.Application, *, folder: Path, origin: str) -> Prov
 
     app.on_cleanup.append(close)
     return Provider(accounts)
-
-
-def address_of(author: str) -> str:
-    """Return the e-mail address of a cast member."""
-    member = cast_member(author)
-    return f"{member.id}@example.test" if member is not None else ""

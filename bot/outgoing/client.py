@@ -6,6 +6,7 @@ What lives here: sending one request and reading its answer. What does not: the 
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 import socket
 from collections.abc import Collection, Mapping
@@ -110,15 +111,16 @@ class Outgoing:
         self, method: str, target: Target, *, headers: Mapping[str, str], body: bytes | None, limit: int, sent: SimpleNamespace
     ) -> Fetched:
         session = self._session(trusted=target.trusted)
+        sending = io.BytesIO(body) if body is not None and len(body) > LIMIT else body  # aiohttp warns of large bytes
         async with session.request(
-            method, target.url, headers=headers, data=body, allow_redirects=False, trace_request_ctx=sent
+            method, target.url, headers=headers, data=sending, allow_redirects=False, trace_request_ctx=sent
         ) as answer:
-            read = bytearray()
+            whole = bytearray()
             async for chunk in answer.content.iter_chunked(1 << 16):
-                read += chunk
-                if len(read) > limit:
+                whole += chunk
+                if len(whole) > limit:
                     raise TooLarge(target.origin, limit)
-            return Fetched(answer.status, answer.headers, bytes(read))
+            return Fetched(answer.status, answer.headers, bytes(whole))
 
     def _session(self, *, trusted: bool) -> aiohttp.ClientSession:
         if trusted not in self._sessions:

@@ -16,6 +16,7 @@ LENGTH: Final = 8_000
 """Characters of a URL at most."""
 
 _UNSAFE: Final = re.compile(r"[\x00-\x20\x7f-\xa0\\]")  # what parsers disagree about
+_USER: Final = re.compile(r"[^/?#]*//[^/?#]*@")  # the words themselves: yarl drops an empty user
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -50,14 +51,13 @@ def read(url: str, trusted: frozenset[str]) -> Target:
     except ValueError:
         return Target(URL(), "", trusted=False, problem="it is no URL")
     known = origin in trusted
-    return Target(found, origin, known, _problem(found, origin, port, trusted=known))
+    problem = "the URL names a user" if _USER.match(url) else _problem(found, origin, port, trusted=known)
+    return Target(found, origin, known, problem)
 
 
 def _problem(url: URL, origin: str, port: int | None, *, trusted: bool) -> str | None:
     if not origin:
         return "it names no host"
-    if "@" in url.raw_authority:
-        return "the URL names a user"
     if trusted:
         return None
     if url.scheme != "https":

@@ -116,7 +116,7 @@ class Signing:
 
     def lend(self, turn: Turn, tool: Tool) -> Lent | None:
         """Return the accounts that a body acts with."""
-        return self.accounts.lend(tool.connections, turn.requester) if tool.connections and self.accounts is not None else None
+        return self.accounts.lend(tool.connections, turn.requester) if self.accounts is not None else None
 
     async def gate(self, turn: Turn, one: Guarded) -> Wanted | ResultItem | None:
         """Say what keeps a call from beginning: an account that is asked for, or why it can't run at all."""

@@ -95,9 +95,9 @@ def _tool(body: dict[str, Any]) -> str:
 
 
 def _words(title: str, url: str, code: str | None) -> str:
-    asked = f" It asks for this code: {code}." if code is not None else ""
+    asked = f"The page asks for this code: `{code}`\n\n" if code is not None else ""
     minutes = VALID_MS // MINUTE_MS
     return (
-        f"Connect {title} here: {url}\n"
-        f"The link is for you alone: pass it on to nobody.{asked} It is good for {minutes} minutes; Connect gives a fresh one."
+        f"[Connect {title}]({url})\n\n{asked}"
+        f"The link is for you alone: pass it on to nobody. It is good for {minutes} minutes; Connect gives a fresh one."
     )

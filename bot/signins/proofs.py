@@ -83,15 +83,17 @@ class Proofs:
     async def platform_url(self, attempt: Attempt, *, state: str, verifier: str, nonce: str) -> str:
         """Build the address of the platform's sign-in. Raises: ProtocolError."""
         provider, identity = self._provider(attempt)
+        verifier = verifier if identity.pkce else ""
         return await provider.authorize_url(
             state=state, verifier=verifier, redirect_uri=self.redirect_uri, scopes=identity.scopes, nonce=nonce
         )
 
     async def is_person(self, attempt: Attempt, params: Mapping[str, str]) -> bool:
         """Whether whoever came back from the platform's sign-in is the person. Raises: ProtocolError."""
-        provider, _ = self._provider(attempt)
+        provider, identity = self._provider(attempt)
         code = await provider.check_callback(params)
-        grant = await provider.exchange(code, verifier=attempt.verifier, redirect_uri=self.redirect_uri, nonce=attempt.nonce)
+        verifier = attempt.verifier if identity.pkce else ""
+        grant = await provider.exchange(code, verifier=verifier, redirect_uri=self.redirect_uri, nonce=attempt.nonce)
         return self._names(attempt, grant)
 
     def _names(self, attempt: Attempt, grant: TokenGrant) -> bool:

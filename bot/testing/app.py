@@ -6,10 +6,11 @@ What lives here: opening, serving and ending it. What does not: the platforms it
 from __future__ import annotations
 
 import asyncio
+import socket
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from bot.runtime import Runtime, open_runtime
 from bot.server.app import build_app, runner_of
 from bot.settings import Role, Settings, sqlite_url
 from bot.testing.slack.fake import FakeSlack
+from channels.slack.manifest import IDENTITY_PATH
 from durable_core.clock import Clock
 from durable_core.crypto import new_key_entry
 from durable_core.schema import upgrade
@@ -58,22 +60,24 @@ async def running(
 ) -> AsyncIterator[App]:
     """Run a bot until the block ends.
 
-    `slack` is told to post to the bot's channel of the name `channel`. `clock` is the database's own unless given; with
-    `clock=slack.clock` deadlines and Slack's retries share one. A folder `data` keeps the database from one run to the next, as
-    a restart does; without it there is a new one every time.
+    `slack` is told to post to the bot's channel of the name `channel`, and where to send people back to who sign in. `clock` is
+    the database's own unless given; with `clock=slack.clock` deadlines and Slack's retries share one. A folder `data` keeps the
+    database from one run to the next, as a restart does; without it there is a new one every time.
     """
-    with tempfile.TemporaryDirectory(prefix="moorings-") as folder:
+    with tempfile.TemporaryDirectory(prefix="moorings-") as folder, socket.create_server(("127.0.0.1", 0)) as listening:
         place = data or Path(folder)
-        chosen = settings or Settings(place, sqlite_url(place), encryption_keys=_keys(place), deployment="test")
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        chosen = settings or Settings(place, sqlite_url(place), encryption_keys=_keys(place), deployment="test", public_url=url)
+        if slack is not None:
+            slack.openid.redirect_urls.add(f"{url}{IDENTITY_PATH}")
+            chosen = replace(chosen, trusted_origins=(*chosen.trusted_origins, slack.openid.base))
         await asyncio.to_thread(partial(upgrade, chosen.database_url, namespace=chosen.namespace))
         runtime = await open_runtime(bot, chosen, role=Role.ALL, clock=clock, options=options or WorkerOptions(poll=POLL_SECONDS))
         runner = runner_of(build_app(runtime, tokens=chosen.api_tokens), drain=1.0)
         try:
             await runtime.start()
             await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            host, port = runner.addresses[0][:2]
-            url = f"http://{host}:{port}"
+            await web.SockSite(runner, listening).start()
             if slack is not None:
                 slack.events_url = f"{url}/channels/{channel}/events"
             async with aiohttp.ClientSession() as http:

@@ -93,7 +93,7 @@ def plain_card_blocks(card: Card, *, room: int, origin: str = "", seen: bool = T
 
 
 def _whole(item: CardItem, room: int, cuts: Cuts, controls: Controls, *, head: str = "") -> list[Block]:
-    top = [*sections(head + cuts.kept("question.txt", item.question, MAX_QUESTION))]
+    top = [] if item.said else [*sections(head + cuts.kept("question.txt", item.question, MAX_QUESTION))]
     top += contexts([cuts.kept("detail.txt", item.detail, MAX_DETAIL)])
     tail = [*_evidence(item.evidence, cuts)]
     tail += _open_end(item, controls) if item.outcome is None else _outcome(item.outcome, cuts)

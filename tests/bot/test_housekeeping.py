@@ -19,7 +19,7 @@ from durable_core.crypto import KeyRing, new_key_entry
 from durable_core.errors import ContentGone
 from durable_core.ids import new_id
 from durable_core.keys import Rewrapped, rewrap_all
-from durable_core.model import Admission, CommandKind, NewRun, Run, RunStatus, ToAddress
+from durable_core.model import Admission, CommandKind, NewRun, Run, RunStatus, ToAddress, VaultWrite
 from durable_core.stores.open import open_store
 from tests.bot.command import environment, refusal, run
 
@@ -68,6 +68,14 @@ async def said(url: str, keys: KeyRing, *lines: tuple[str, str, str]) -> list[st
     return list(found.values())
 
 
+async def connected(url: str, keys: KeyRing, *who: str) -> None:
+    """Put an entry into the vault for each of these people."""
+    store = open_store(url, keys=keys, clock=DatabaseClock())
+    await store.open()
+    await store.vault_write([VaultWrite(name=f"account/{one}", kind="credential", owner=one, value=b"token") for one in who])
+    await store.close()
+
+
 async def look(url: str, keys: KeyRing, run_id: str) -> tuple[Run, str | None]:
     """A session and its first message's text; None where it is gone."""
     store = open_store(url, keys=keys, clock=DatabaseClock())
@@ -111,6 +119,16 @@ def test_what_is_said_of_keys_that_are_missing_or_came_back() -> None:
     ]
     assert lines[4] == "Not needed to read anything any more: k1."
     assert told_of_keys(Rewrapped(changed=0, in_use={}), ["k1"])[1:] == ["Keys in use: none."]
+
+
+def test_what_is_said_of_keys_that_the_vault_needs() -> None:
+    lines = told_of_keys(Rewrapped(changed=2, in_use={"k3": 5}, entries=3, entries_in_use={"k3": 1, "k2": 4}), ["k3", "k2", "k1"])
+    assert lines[:4] == [
+        "Wrapped anew by k3: 2 sessions, 3 vault entries.",
+        "Keys in use: k3 (5 sessions, 1 vault entry), k2 (4 vault entries).",
+        "k2 is still used by 4 vault entries: some process has the old order of keys. Restart it, rekey again.",
+        "Not needed to read anything any more: k1.",
+    ]
 
 
 def test_rekey_with_the_wrong_ring_names_the_key(tmp_path: Path, url: str) -> None:
@@ -183,12 +201,15 @@ def test_forget_a_person(tmp_path: Path, url: str) -> None:
     key = new_key_entry()
     lines = [("a", "slack:T1:U1", "mine"), ("b", "slack:T1:U1", "secret"), ("b", "slack:T1:U2", "hello")]
     [alone, shared] = asyncio.run(said(url, KeyRing.parse(key), *lines))
+    asyncio.run(connected(url, KeyRing.parse(key), "slack:T1:U1", "slack:T1:U2", "slack:T1:U3"))
     env = environment(MOORINGS_DATABASE_URL=url, MOORINGS_ENCRYPTION_KEYS=key)
     said_ = refusal(run(tmp_path, "forget", "slack:T1:U1", env=env))
-    assert "1 session of slack:T1:U1 alone would be deleted, and their words in 1 session with others." in said_
+    assert "1 session of slack:T1:U1 alone would be deleted, and their words in 1 session with others" in said_
+    assert ", and 1 vault entry of theirs." in said_
     done = run(tmp_path, "forget", "slack:T1:U1", "--yes", env=env)
     assert done.stdout.splitlines() == [
         "Forgotten of slack:T1:U1: 1 session as a whole, words in 1 session with others.",
+        "  1 vault entry deleted",
         f"  {alone}: deleted",
         f"  {shared}: 1 stored values redacted",
     ]
@@ -196,7 +217,19 @@ def test_forget_a_person(tmp_path: Path, url: str) -> None:
     assert asyncio.run(look(url, KeyRing.parse(key), shared))[1] == "[message deleted]"
     again = run(tmp_path, "forget", "slack:T1:U1", "--yes", env=env).stdout
     assert "0 sessions as a whole, words in 0 sessions" in again
+    only = run(tmp_path, "forget", "slack:T1:U3", "--yes", env=env).stdout
+    assert only.splitlines()[1:] == ["  1 vault entry deleted"], "who never wrote may have connected an account"
+    assert asyncio.run(owners(url, KeyRing.parse(key))) == ["slack:T1:U2"]
     assert "Nothing is stored of slack:T1:U9" in run(tmp_path, "forget", "slack:T1:U9", "--yes", env=env).stdout
+
+
+async def owners(url: str, keys: KeyRing) -> list[str]:
+    """Say whose entries the vault has."""
+    store = open_store(url, keys=keys, clock=DatabaseClock())
+    await store.open()
+    found = [one.owner for one in await store.vault_list(limit=100)]
+    await store.close()
+    return found
 
 
 # on PostgreSQL
@@ -206,6 +239,7 @@ async def test_on_postgres_too(migrated_url: str) -> None:
     old, new = new_key_entry(), new_key_entry()
     lines = [("a", "slack:T1:U1", "mine"), ("b", "slack:T1:U1", "secret"), ("b", "slack:T1:U2", "hello")]
     [alone, shared] = await said(migrated_url, KeyRing.parse(old), *lines)
+    await connected(migrated_url, KeyRing.parse(old), "slack:T1:U1", "slack:T1:U2")
     both = KeyRing.parse(f"{new},{old}")
     store = open_store(migrated_url, keys=both, clock=DatabaseClock())
     await store.open()
@@ -214,7 +248,7 @@ async def test_on_postgres_too(migrated_url: str) -> None:
     found = await traces(store, "slack:T1:U1")
     assert (found.alone, found.shared) == ((alone,), (shared,))
     forgotten = await forget_principal(store, "slack:T1:U1", by="operator", seconds=0)
-    assert (forgotten.sessions, forgotten.redacted) == ((alone,), {shared: 1})
+    assert (forgotten.sessions, forgotten.redacted, forgotten.entries) == ((alone,), {shared: 1}, 1)
     again = await forget_principal(store, "slack:T1:U1", by="operator", seconds=0)
     assert (again.sessions, again.redacted) == ((), {})
     await store.close()

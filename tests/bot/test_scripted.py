@@ -13,7 +13,7 @@ from bot.history import AssistantItem, Call, Item, ResultItem, ResultStatus, Tru
 from bot.model import Finish, Model, ModelReply, ModelRequest, ToolSpec
 from bot.scripted import WORD_PAUSE_S, ScriptedModel, plan_reply
 
-TOOLS = [ToolSpec(name, "", schema={}) for name in ("refund_charge", "slow")]
+TOOLS = [ToolSpec(name, "", schema={}) for name in ("refund_charge", "slow", "open_issue", "disconnect_account")]
 
 
 def said(text: str, author: str = "Alice") -> UserItem:
@@ -67,6 +67,19 @@ async def test_refund_calls_the_gated_tool(text: str, amount: str, charge: str) 
 
 
 @pytest.mark.parametrize(
+    ("text", "tool", "arguments"),
+    [
+        ("issue Broken link on page 3", "open_issue", {"title": "Broken link on page 3"}),
+        ("disconnect tracker", "disconnect_account", {"account": "tracker"}),
+        ("Disconnect", "disconnect_account", {"account": "tracker"}),
+    ],
+)
+async def test_accounts_are_used_and_disconnected(text: str, tool: str, arguments: dict[str, str]) -> None:
+    (call,) = (await ask(said(text))).calls
+    assert (call.tool, call.arguments) == (tool, arguments)
+
+
+@pytest.mark.parametrize(
     ("text", "hint"),
     [
         ("refund", "refund 20 for ch_1042"),
@@ -77,6 +90,7 @@ async def test_refund_calls_the_gated_tool(text: str, amount: str, charge: str) 
         ("refund 20 for", "can't tell what"),
         ("refund 20 for two charges", "can't tell what"),
         ("slow", "slow 20"),
+        ("issue", "issue Broken link"),
         ("slow down", "slow 20"),
         ("slow -1", "slow 20"),
         ("stream", "stream 100"),

@@ -195,3 +195,9 @@ def test_what_was_changed_and_why_stands_behind_a_bar() -> None:
     assert card_text(Card("Refund?", outcome=outcome)) == (
         "Refund?\n\nApproved by Olga by override\nReason:\n  | fire\nChanged amount:\n  | 20"
     )
+
+
+def test_an_outcome_in_the_questions_own_words_is_said_once() -> None:
+    words = "Alice connected Tracker."
+    assert card_text(Card(words, outcome=CardOutcome("approved", words, at=0))) == words
+    assert card_text(Card("Waiting.", outcome=CardOutcome("approved", words, at=0))) == f"Waiting.\n\n{words}"

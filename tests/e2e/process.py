@@ -34,6 +34,8 @@ __all__ = ["CONSOLE_KEY", "HITS", "KEYS", "LEASE", "main", "settings_of"]
 KEYS = "k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 CONSOLE_KEY = "crash-test"
 LEASE = 60.0
+PUBLIC_URL = "http://127.0.0.1:8700"
+"""Where nobody signs in: the shop's agent could, so that it has to have one."""
 HITS = "hits"
 """With E2E_COUNT set: the file that gets a line for each failpoint passed."""
 COUNT_VARIABLE = "E2E_COUNT"
@@ -45,7 +47,7 @@ with contextlib.suppress(ImportError):
 
 
 def settings_of(folder: Path) -> Settings:
-    return Settings(folder, database_url(folder), encryption_keys=KEYS, deployment="v1")
+    return Settings(folder, database_url(folder), encryption_keys=KEYS, deployment="v1", public_url=PUBLIC_URL)
 
 
 async def serve(folder: Path, order: str, drain_seconds: float) -> None:

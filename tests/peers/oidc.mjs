@@ -90,7 +90,7 @@ const provider = new Provider(issuer, {
 const allowed = provider.Client.prototype.redirectUriAllowed;
 provider.Client.prototype.redirectUriAllowed = function redirectUriAllowed(uri) {
   return allowed.call(this, uri)
-    || (this.redirectUris.includes(anywhere[0]) && /^http:\/\/(127\.0\.0\.1|localhost):\d+\/connect\/callback\/[a-z0-9_-]+$/.test(uri));
+    || (this.redirectUris.includes(anywhere[0]) && /^http:\/\/(127\.0\.0\.1|localhost):\d+\/connect\/(callback\/[a-z0-9_-]+|identity)$/.test(uri));
 };
 
 // What was asked of the token endpoint and how it ended; and what the next answers are to be instead.
@@ -113,6 +113,8 @@ async function control(request, response) {
     for (const [key, one] of stored) {
       if (/^(AccessToken|RefreshToken|Grant):/.test(key) && (!given.subject || one.accountId === given.subject)) stored.delete(key);
     }
+  } else if (name === 'forget_clients') {
+    for (const key of stored.keys()) if (key.startsWith('Client:')) stored.delete(key);
   } else if (name === 'reset') { planned.length = 0; asked.length = 0; Object.assign(settings, given); }
   response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(answer));
 }

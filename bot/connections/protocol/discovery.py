@@ -16,6 +16,7 @@ from bot.connections.protocol.errors import ProviderNonsense
 from bot.connections.protocol.reading import Answer, read_object
 from bot.connections.protocol.values import Endpoints
 from bot.outgoing import Outgoing
+from bot.outgoing.origins import origin_of
 
 _SERVER: Final = "oauth-authorization-server"
 _OPENID: Final = "openid-configuration"
@@ -58,7 +59,7 @@ async def discover(outgoing: Outgoing, issuer: str, *, openid_first: bool = True
         try:
             answer = await _document(outgoing, place, "the provider's description")
             if answer is not None:
-                return _endpoints(outgoing, answer, issuer)
+                return read_endpoints(outgoing, answer, issuer)
         except ProviderNonsense as error:  # some serve their front page everywhere; the first complaint is the telling one
             problem = problem or error
     raise problem or ProviderNonsense("the provider describes itself at none of the well-known addresses")
@@ -69,7 +70,11 @@ async def _document(outgoing: Outgoing, url: str, what: str) -> Answer | None:
     return None if fetched.status >= 400 else read_object(fetched, what)
 
 
-def _endpoints(outgoing: Outgoing, answer: Answer, issuer: str) -> Endpoints:
+def read_endpoints(outgoing: Outgoing, answer: Answer, issuer: str) -> Endpoints:
+    """Read an issuer's description of itself.
+
+    Raises: ProviderNonsense.
+    """
     if answer.fields.get("issuer") != issuer:
         raise ProviderNonsense("the provider's description names another issuer (a slash at the end counts)")
     found: dict[str, Any] = {
@@ -113,7 +118,7 @@ async def describe_resource(outgoing: Outgoing, resource: str) -> Resource:
         try:
             answer = await _document(outgoing, place, "the server's description")
             if answer is not None:
-                return _read_resource(outgoing, answer, resource)
+                return read_resource(outgoing, answer, resource)
         except ProviderNonsense as error:
             problem = problem or error
     if problem is not None:
@@ -136,7 +141,11 @@ def _challenge(headers: Mapping[str, str]) -> str:
     return ", ".join(several("WWW-Authenticate", ())) if several else headers.get("WWW-Authenticate", "")
 
 
-def _read_resource(outgoing: Outgoing, answer: Answer, resource: str) -> Resource:
+def read_resource(outgoing: Outgoing, answer: Answer, resource: str) -> Resource:
+    """Read an MCP server's description of itself.
+
+    Raises: ProviderNonsense.
+    """
     identifier = answer.needed("resource")
     if not covers(identifier, resource):
         raise ProviderNonsense("the server's description is of another server")
@@ -151,7 +160,7 @@ def covers(identifier: str, resource: str) -> bool:
     """Judge whether a description is of that server: of its very address, or of a folder above it on the same origin."""
     try:
         above, below = URL(identifier), URL(resource)
-        same = above.origin() == below.origin()
+        same = origin_of(above) == origin_of(below) != ""
     except ValueError:
         return False
     path = above.raw_path.rstrip("/")

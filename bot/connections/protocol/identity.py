@@ -14,6 +14,7 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry, extract_compact
+from joserfc.util import base64_to_int
 
 from bot.connections.protocol.errors import ProviderNonsense
 from bot.connections.protocol.reading import Answer, printable
@@ -39,9 +40,11 @@ def read_keys(answer: Answer) -> tuple[Mapping[str, Any], ...]:
     found = answer.fields.get("keys")
     if not isinstance(found, list):
         raise answer.nonsense("keys", "is no list")
-    return tuple(
-        key for key in found[:KEYS] if isinstance(key, dict) and key.get("kty") in _KINDS and key.get("use") in (None, "sig")
-    )
+    return tuple(key for key in found[:KEYS] if _may_sign(key))
+
+
+def _may_sign(key: Any) -> bool:
+    return isinstance(key, dict) and isinstance(key.get("kty"), str) and key["kty"] in _KINDS and key.get("use") in (None, "sig")
 
 
 def key_id(token: str) -> tuple[str, str | None]:
@@ -54,9 +57,9 @@ def key_id(token: str) -> tuple[str, str | None]:
     except _BROKEN:
         header = {}
     algorithm, kid = header.get("alg"), header.get("kid")
-    if algorithm not in ALGORITHMS or not isinstance(kid, str | None):
+    if not isinstance(algorithm, str) or algorithm not in ALGORITHMS or not isinstance(kid, str | None):
         raise ProviderNonsense(f"{_WHAT} is none, or is signed in a way that is not accepted")
-    return str(algorithm), kid
+    return algorithm, kid
 
 
 def fitting(keys: Collection[Mapping[str, Any]], algorithm: str, kid: str | None) -> list[Mapping[str, Any]]:
@@ -97,14 +100,17 @@ def _signed(token: str, key: Mapping[str, Any], algorithm: str) -> dict[str, Any
     registry.max_header_length = 4_096
     public = {name: value for name, value in key.items() if name not in ("d", "p", "q", "dp", "dq", "qi", "key_ops")}
     try:
-        imported = _KINDS[str(key["kty"])].import_key(public)
-        if isinstance(imported, RSAKey):
-            size = imported.public_key.key_size
-            if not _RSA_LEAST <= size <= _RSA_MOST or len(str(key["e"])) > _EXPONENT:
-                return None
+        if key["kty"] == "RSA" and not _reasonable(key):
+            return None
+        imported = _KINDS[key["kty"]].import_key(public)
         return jwt.decode(token, imported, registry=registry).claims
     except _BROKEN:
         return None
+
+
+def _reasonable(key: Mapping[str, Any]) -> bool:
+    """Judge an RSA key by its numbers: short ones are guessed, and large ones only keep us busy."""
+    return _RSA_LEAST <= base64_to_int(key["n"]).bit_length() <= _RSA_MOST and len(key["e"]) <= _EXPONENT
 
 
 def _problem(claims: Mapping[str, Any], *, issuer: str, client_id: str, nonce: str | None, now: float) -> str | None:

@@ -5,8 +5,8 @@ import { h, icon } from "./dom.js";
 import { clockTime, exact, expiry, timeNode } from "./time.js";
 
 const LONG = 220;
-const CHECK = "M2.5 6.5l2.3 2.3 4.7-5.1", CROSS = "M3.2 3.2l5.6 5.6m0-5.6L3.2 8.8", DASH = "M3 6h6";
-const MARKS = { approved: CHECK, answered: CHECK, mixed: CHECK, denied: CROSS, cancelled: DASH, ignored: DASH, expired: "M6 2.8V6l2.2 1.6", overridden: "M6 2.4v4M6 9v.2" };
+const CHECK = "M2.5 6.5l2.3 2.3 4.7-5.1", CROSS = "M3.2 3.2l5.6 5.6m0-5.6L3.2 8.8", DASH = "M3 6h6", CLOCK = "M6 2.8V6l2.2 1.6";
+const MARKS = { approved: CHECK, answered: CHECK, mixed: CHECK, denied: CROSS, cancelled: DASH, ignored: DASH, expired: CLOCK, overridden: "M6 2.4v4M6 9v.2" };
 const NOTES = { answered: "Answer", overridden: "Reason" };
 const NAMED = /^(Approved|Denied|Answered) by [^:.]+$/;
 
@@ -27,8 +27,9 @@ const details = (card, place) => [
   card.evidence.length > 0 && h("ul", { class: "evi", "aria-label": "Evidence" }, card.evidence.map((line) => h("li", {}, line))),
 ];
 
-function sentence({ text, at, result }) {
+function sentence({ text, at, result }, question) {
   const when = h("time", { datetime: new Date(at).toISOString(), title: exact(at) }, clockTime(at));
+  if (text === question) return h("div", { class: "sub" }, when, result && ` · ${result}`); // said already
   return h("div", { class: "sub" }, NAMED.test(text) ? [text, " at ", when, ". "] : [text.replace(/\.$/, ""), " ·\u00a0", when, result ? " · " : ""], result ?? "");
 }
 
@@ -49,7 +50,7 @@ const tick = (kind) => h("span", { class: `tick ${kind}` }, icon(MARKS[kind] ?? 
 
 function settled(card, place, level = "h3") {
   return [
-    h("div", { class: "top" }, tick(card.outcome.kind), h("div", {}, h(level, { class: "q" }, card.question), sentence(card.outcome))),
+    h("div", { class: "top" }, tick(card.outcome.kind), h("div", {}, h(level, { class: "q" }, card.question), sentence(card.outcome, card.question))),
     written(card.outcome, place),
     asked(card, place),
   ];
@@ -66,6 +67,11 @@ function open(card, place, context, level = "h3") {
   ];
 }
 
+/** Whether a card says how something stands and asks nobody here: another, elsewhere, has the buttons. */
+const tellsOnly = (card) => [card.items, card.buttons, card.fields, card.evidence].every((part) => part.length === 0) && !card.freeform && !card.detail;
+
+const waiting = (card) => h("div", { class: "top" }, h("span", { class: "tick expired" }, icon(CLOCK)), h("div", {}, h("h3", { class: "q" }, card.question)));
+
 function several(card, context) {
   const note = context.note?.place === "all" ? context.note.text : "";
   const items = card.items.map((given, index) => {
@@ -73,7 +79,7 @@ function several(card, context) {
     return h("li", { class: item.outcome ? "item done" : "item" }, item.outcome ? settled(item, place, "h4") : open(item, place, context, "h4"));
   });
   return [
-    h("div", { class: "top" }, card.outcome && tick(card.outcome.kind), h("div", {}, h("h3", { class: "q" }, card.question), card.outcome ? sentence(card.outcome) : card.detail && h("div", { class: "sub" }, card.detail))),
+    h("div", { class: "top" }, card.outcome && tick(card.outcome.kind), h("div", {}, h("h3", { class: "q" }, card.question), card.outcome ? sentence(card.outcome, card.question) : card.detail && h("div", { class: "sub" }, card.detail))),
     h("ol", { class: "items" }, items),
     note && h("div", { class: "said" }, note),
     !card.outcome && forAll(card, context),
@@ -83,8 +89,9 @@ function several(card, context) {
 /** Build a message's card. `context`: {threadId, messageId, viewer, note, forms, onNote(place, text), onClicked(), onForm()}. */
 export function cardNode(given, context) {
   const card = read(given);
-  const parts = card.items.length > 0 ? several(card, context) : card.outcome ? settled(card, "card") : open(card, "card", context);
-  const kind = [card.outcome && "done", card.items.length > 0 && "several"].filter(Boolean).map((one) => ` ${one}`).join("");
+  const status = tellsOnly(card);
+  const parts = card.items.length > 0 ? several(card, context) : card.outcome ? settled(card, "card") : status ? waiting(card) : open(card, "card", context);
+  const kind = [card.outcome && "done", card.items.length > 0 && "several", status && "status"].filter(Boolean).map((one) => ` ${one}`).join("");
   return h("section", { class: `card${kind}`, "aria-label": card.question }, parts);
 }
 

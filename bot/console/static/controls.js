@@ -124,6 +124,6 @@ async function press(target, { label, value, fields = {}, done = () => {} }, pla
   context.onClicked();
 }
 
-const RECORDED = new Set(["settled", "pending", "counted"]);
-const SPOKEN = { pending: "recorded, still waiting", counted: "recorded, more people have to say so" };
+const RECORDED = new Set(["settled", "pending", "counted", "aside"]);
+const SPOKEN = { pending: "recorded, still waiting", counted: "recorded, more people have to say so", aside: "a link comes in a message for you alone" };
 const words = (status) => (status === "already_settled" ? "Somebody else was first." : "You can't answer this one.");

@@ -71,7 +71,9 @@ export function markdown(text) {
     } else {
       const start = at;
       while (at < lines.length && lines[at].trim() && !/^(```|#{1,6}\s)/.test(lines[at]) && !KINDS.some((one) => one.test.test(lines[at]))) at += 1;
-      blocks.push(h("p", {}, broken(lines.slice(start, at))));
+      const nodes = broken(lines.slice(start, at));
+      const alone = nodes.length === 1 && nodes[0].tagName === "A";
+      blocks.push(h("p", { class: alone && "go" }, nodes));
     }
   }
   return blocks;

@@ -196,3 +196,75 @@ async def test_the_theme_is_kept(page: Page) -> None:
     await page.reload()
     assert await page.evaluate("document.documentElement.dataset.theme") == "dark"
     assert await page.get_by_role("button", name="Dark").get_attribute("aria-pressed") == "true"
+
+
+SIGN_IN: dict[str, Any] = {
+    "question": "Connect Tracker to go on",
+    "fields": [["Account", "Tracker"]],
+    "evidence": [],
+    "buttons": [{"label": "Connect Tracker", "value": "p2:connect", "style": "primary"}],
+    "expires_at": None,
+    "outcome": None,
+}
+STATUS: dict[str, Any] = {
+    "question": "Paused: waiting for Alice to connect Tracker.",
+    "fields": [],
+    "evidence": [],
+    "buttons": [],
+    "outcome": None,
+}
+LINK = "http://127.0.0.1:9/connect/sgn_1.secret"
+QUOTED = r"“\[press\](https\://evil.example) www\.evil.example \<https\://evil.example\>”"
+
+
+async def test_a_link_for_one_person_is_a_real_link_and_nothing_quoted_is_one(page: Page, port: FakePort) -> None:
+    port.add_message("t1", AGENT, "", card=STATUS)
+    port.add_message("t1", AGENT, "", card=SIGN_IN, private_to="alice")
+    port.click_answer = {"status": "aside", "reason": None}
+    await page.reload()
+    button = page.get_by_role("button", name="Connect Tracker")
+    await button.focus()
+    await page.keyboard.press("Enter")
+    await page.locator("#announce", has_text="for you alone").wait_for(state="attached")
+    assert await button.get_attribute("aria-disabled") is None
+    assert await page.locator(".said").count() == 0
+    assert await page.evaluate("document.activeElement.textContent") == "Connect Tracker"
+    text = f"[Connect Tracker]({LINK})\n\nThe page asks for this code: `482913`\n\n{QUOTED} [x](javascript:alert(1))"
+    told = port.add_message("t1", AGENT, text, private_to="alice")
+    told["notice"] = True
+    port.tell({"kind": "messages", "thread": "t1"})
+    link = page.locator(".msg.private a")
+    await link.wait_for()
+    assert await link.count() == 1
+    assert await link.get_attribute("href") == LINK
+    assert await link.get_attribute("target") == "_blank"
+    assert {"noopener", "noreferrer"} <= set((await link.get_attribute("rel") or "").split())
+    assert (
+        "“[press](https://evil.example) www.evil.example <https://evil.example>”"
+        in await page.locator(".msg.private").last.inner_text()
+    )
+    assert await page.locator(".msg.private code", has_text="482913").count() == 1
+    assert await page.locator(".msg.private", has_text="Only Alice can see this").count() == 2
+    for _ in range(3):  # by keys alone, from the button that asked for it
+        await page.keyboard.press("Tab")
+        if await page.evaluate("document.activeElement.tagName") == "A":
+            break
+    assert await page.evaluate("document.activeElement.href") == LINK
+    await page.get_by_role("button", name="Bob").click()
+    await page.locator(".card.status").wait_for()
+    assert await page.locator(".msg.private, .msg a").count() == 0
+    assert await page.locator(".card.status button").count() == 0
+
+
+async def test_a_status_that_is_over_says_so_once(page: Page, port: FakePort) -> None:
+    told = port.add_message("t1", AGENT, "", card=STATUS)
+    port.tell({"kind": "messages", "thread": "t1"})
+    await page.locator(".card.status", has_text="Paused").wait_for()
+    words = "Alice connected Tracker."
+    told |= {
+        "card": STATUS | {"question": words, "outcome": {"kind": "approved", "text": words, "at": port.now, "result": ""}},
+        "version": 9,
+    }
+    port.tell({"kind": "messages", "thread": "t1"})
+    await page.locator(".card.status.done").wait_for()
+    assert (await page.locator(".card.status").inner_text()).count(words) == 1

@@ -109,7 +109,7 @@ async def test_the_page_says_who_asks_for_what_and_runs_nothing(client: Client) 
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy
     assert "script" not in policy
-    assert (answer.headers["Cache-Control"], answer.headers["Referrer-Policy"]) == ("no-store", "no-referrer")
+    assert (answer.headers["Cache-Control"], answer.headers["Referrer-Policy"]) == ("no-store", "strict-origin")
     assert "HttpOnly" in answer.headers["Set-Cookie"]
     assert (await client.get("/demo/style.css")).content_type == "text/css"
 

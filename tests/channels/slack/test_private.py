@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from channels import Button, Card, DeliveryFailed, MessageRef, Outbound
+from channels import Button, Card, CardOutcome, DeliveryFailed, MessageRef, Outbound
 from channels.slack import Slack
 from tests.channels.slack.deliveries import CARD, SETTLED, THREAD, delivery, fate
 from tests.channels.slack.fake import CHANNEL, ROOT, MiniSlack, dropped, refusal, seen
@@ -91,3 +91,13 @@ async def test_those_a_remark_is_for_are_called(world: MiniSlack, slack: Slack) 
     (message,) = world.messages[CHANNEL]
     assert message["text"] == "<@UALICE> Still waiting."
     assert seen(message) == "<@UALICE>\nStill waiting."
+
+
+async def test_a_card_that_only_says_how_it_stands_says_it_once(world: MiniSlack, slack: Slack) -> None:
+    ref = await slack.send(delivery(Outbound(card=Card("Paused: waiting for Alice to connect Tracker."))))
+    words = "Alice connected Tracker."
+    await slack.edit(ref, delivery(Outbound(card=Card(words, outcome=CardOutcome("approved", words, at=0))), id="dlv_2"))
+    (message,) = world.messages[CHANNEL]
+    assert seen(message).count(words) == 1
+    assert "Paused" not in seen(message)
+    assert message["text"].count(words) == 1

@@ -145,6 +145,7 @@ class ExpectedAnswer:
     outcome: PromptOutcome
     by: str
     override: bool
+    aside: bool
     due_at: int
     owner: str | None = None
     epoch: int = 0
@@ -221,16 +222,26 @@ class ExpectedStore:
                 self.owe(run, lane, None, edit_of=card)
 
     def judge(
-        self, run: ExpectedRun, prompt: ExpectedPrompt, by: str, outcome: PromptOutcome, *, override: bool, waits: bool
+        self,
+        run: ExpectedRun,
+        prompt: ExpectedPrompt,
+        by: str,
+        outcome: PromptOutcome,
+        *,
+        override: bool,
+        waits: bool,
+        aside: bool,
     ) -> AnswerStatus:
         """Say what becomes of an answer; `waits` where a worker has to look at it."""
         if prompt.outcome is not None:
             return AnswerStatus.ALREADY_SETTLED
-        again = by in prompt.votes and outcome is not PromptOutcome.DENIED
+        again = by in prompt.votes and outcome is not PromptOutcome.DENIED and not aside
         if self.refusal(run, prompt) or (not override and (not prompt.names(by) or again)):
             return AnswerStatus.REFUSED
         if waits:
             return AnswerStatus.PENDING
+        if aside:
+            return AnswerStatus.ASIDE
         more = outcome is PromptOutcome.APPROVED and not override and len(prompt.votes) + 1 < prompt.quorum
         return AnswerStatus.COUNTED if more else AnswerStatus.SETTLED
 

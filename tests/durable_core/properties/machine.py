@@ -150,7 +150,7 @@ class StoreMachine(Workers, Senders):
         if kind == "click" and any(r.prompts for r in self.expected.runs):
             outcome = PromptOutcome.DENIED if size == 3 else PromptOutcome.APPROVED
             by = PRINCIPALS[not flag]
-            self.click(pick, by, outcome, tell=size > 1, override=pick % 13 == 0, judge=pick % 7 == 0)
+            self.click(pick, by, outcome, tell=size > 1, override=pick % 13 == 0, judge=pick % 7 == 0, aside=pick % 11 == 5)
         elif kind == "take" or (kind == "judge" and not self.taken):
             self.take_answers(pick)
         elif kind == "judge":

@@ -29,7 +29,7 @@ from durable_core.testing.builders import (
 from tests.durable_core.properties.expected import ExpectedAnswer, ExpectedRun
 from tests.durable_core.properties.setting import ADDRESSES, HOOKS, WORKFLOWS, Setting
 
-TOLD = frozenset({AnswerStatus.REFUSED, AnswerStatus.ALREADY_SETTLED, AnswerStatus.COUNTED})
+TOLD = frozenset({AnswerStatus.REFUSED, AnswerStatus.ALREADY_SETTLED, AnswerStatus.COUNTED, AnswerStatus.ASIDE})
 """Whoever answered so is owed a word: nothing happens yet, or nothing at all."""
 TELL = (CHANNEL, "tell")
 """Where whoever answered in vain is told so."""
@@ -129,7 +129,15 @@ class People(Setting):
             self.expected.outcomes[admission.submission_id] = Outcome.COMPLETED
 
     def click(
-        self, pick: int, by: str, outcome: PromptOutcome, *, tell: bool, override: bool = False, judge: bool = False
+        self,
+        pick: int,
+        by: str,
+        outcome: PromptOutcome,
+        *,
+        tell: bool,
+        override: bool = False,
+        judge: bool = False,
+        aside: bool = False,
     ) -> None:
         questions = [(r, p) for r in self.expected.runs for p in r.prompts]
         questions.sort(key=lambda q: q[1].outcome is not None)
@@ -143,8 +151,7 @@ class People(Setting):
             judge=judge,
             override=override,
         )
-        if tell:
-            given = replace(given, tell=post(TELL[1]))
+        given = replace(given, aside=aside, tell=post(TELL[1]) if tell else None)
         if run.purged_at is not None:
             with pytest.raises(ContentGone):
                 self.do(self.real.answer(given))
@@ -152,14 +159,14 @@ class People(Setting):
         receipt = self.do(self.real.answer(given))
         run.submissions.append(given.submission_id)
         waits = judge or (question.policy is AnswerPolicy.FUNCTION and not override)
-        status = self.expected.judge(run, question, by, outcome, override=override, waits=waits)
+        status = self.expected.judge(run, question, by, outcome, override=override, waits=waits, aside=aside)
         assert receipt.status is status, "an answer was judged otherwise"
         if status is AnswerStatus.ALREADY_SETTLED:
             assert receipt.prompt is not None
             assert receipt.prompt.outcome is question.outcome
         if status is AnswerStatus.PENDING:
             self.expected.outcomes[given.submission_id] = None
-            waiting = ExpectedAnswer(given.submission_id, run, question, outcome, by, override, self.expected.now)
+            waiting = ExpectedAnswer(given.submission_id, run, question, outcome, by, override, aside, self.expected.now)
             self.expected.answers.append(waiting)
             return
         self.expected.take(run, question, status, by, outcome, override=override, submission_id=given.submission_id)

@@ -144,7 +144,7 @@ class Senders(People):
         by, outcome, override = answer.by, answer.outcome, answer.override
         status = AnswerStatus.REFUSED
         if allowed:
-            status = self.expected.judge(run, question, by, outcome, override=override, waits=False)
+            status = self.expected.judge(run, question, by, outcome, override=override, waits=False, aside=answer.aside)
         assert receipt.status is status, "a judge was not heard"
         self.expected.take(run, question, status, by, outcome, override=override, submission_id=one.interaction_id)
         if tell and status in TOLD:

@@ -213,6 +213,13 @@ class Pushover(SqliteStore):
         return await super().answer(replace(answer, override=True))
 
 
+class Literal(SqliteStore):
+    """Take whoever asks for something beside the answer at their word."""
+
+    async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
+        return await super().answer(replace(answer, aside=False))
+
+
 class Hurried(SqliteStore):
     """Let one person's yes do where two are needed."""
 
@@ -270,6 +277,7 @@ BROKEN = (
     (Slack, "ask, click, take", "an answer that is due is not looked for"),
     (Biased, "ask, click, take, judge", "a judge was not heard"),
     (Pushover, "ask, click", "an answer was judged otherwise|the audit tells of something else"),
+    (Literal, "ask, click", "an answer was judged otherwise"),
     (Hurried, "ask, click", "an answer was judged otherwise"),
     (Rigid, "ask, move", "a prompt is another one|DID NOT RAISE"),
     (

@@ -37,6 +37,7 @@ class Console:
 class Runtime(FakeApp):
     role: str = ""
     console: Console | None = None
+    platform: None = None
 
     async def start(self) -> None:
         say(self.role, "started", os.getpid())

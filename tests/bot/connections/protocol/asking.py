@@ -35,7 +35,7 @@ class Kept:
             del self.found[registration.issuer, registration.redirect_uri]
 
 
-def connection(issuer: str, **changed: Any) -> OAuthConnection:
+def connection(issuer: str | None, **changed: Any) -> OAuthConnection:
     given: dict[str, Any] = {
         "client_id": "app",
         "client_secret": SECRET,
