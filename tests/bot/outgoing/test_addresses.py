@@ -147,5 +147,5 @@ def test_strangers_lead_nowhere_trusted() -> None:
 
 @pytest.mark.parametrize("origin", ["", "127.0.0.1", "localhost:", "/demo", "http://"])
 def test_trust_in_what_is_no_origin_is_refused(origin: str) -> None:
-    with pytest.raises(ValueError, match="takes origins|URL|scheme"):
+    with pytest.raises(ValueError, match=r"takes origins|URL|scheme"):
         Outgoing(trusted=[origin])
