@@ -111,18 +111,19 @@ class Provider:
     async def authorize_url(
         self, *, state: str, verifier: str, redirect_uri: str, scopes: Sequence[str], nonce: str | None = None
     ) -> str:
-        """Return where to send the person: code flow with PKCE S256; `nonce` goes along where `openid` is asked for."""
+        """Return where to send the person: code flow with PKCE S256; `nonce` goes along where `openid` is asked for.
+
+        `verifier` is empty only for a chat platform's sign-in that takes no PKCE: there the nonce alone binds the code.
+        """
         endpoints, client = await self.endpoints(), await self.client()
         place = _page(endpoints.authorize)
-        challenge: str = WebApplicationClient(client.client_id).create_code_challenge(verifier, "S256")
         params = {
             **self.connection.extra,
             "response_type": "code",
             "client_id": client.client_id,
             "redirect_uri": redirect_uri,
             "state": state,
-            "code_challenge": challenge,
-            "code_challenge_method": "S256",
+            **_pkce(client, verifier),
             **self._scope(scopes),
             **_resource(endpoints),
         }
@@ -143,7 +144,8 @@ class Provider:
         verified = endpoints.issuer is not None and endpoints.jwks is not None
         if verified:
             await self._signing_keys(endpoints)
-        fields = {"code": code, "code_verifier": verifier, "redirect_uri": redirect_uri, **_resource(endpoints)}
+        fields = {"code": code, "redirect_uri": redirect_uri, **_resource(endpoints)}
+        fields |= {"code_verifier": verifier} if verifier else {}
         answer = await self._ask_token(client, "authorization_code", fields, secrets=(code, verifier))
         grant = read_grant(answer)
         id_token = answer.token("id_token") if verified else None
@@ -326,6 +328,13 @@ def _offered(place: str | None, what: str) -> str:
     if place is None:
         raise ProviderNonsense(f"the provider has no {what}")
     return place
+
+
+def _pkce(client: Client, verifier: str) -> dict[str, str]:
+    if not verifier:
+        return {}
+    challenge: str = WebApplicationClient(client.client_id).create_code_challenge(verifier, "S256")
+    return {"code_challenge": challenge, "code_challenge_method": "S256"}
 
 
 def _page(place: str | None) -> str:
