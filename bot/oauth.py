@@ -52,8 +52,8 @@ def github(
 ) -> OAuthConnection:
     """GitHub, an OAuth App's client or a GitHub App's (which has no scopes); `host` names an Enterprise Server.
 
-    Errors come with status 200, scopes with commas between them, and answers are forms where nobody asks for JSON. A token can't
-    be ended by RFC 7009, so a disconnect only forgets it here.
+    Errors come with status 200, scopes with commas between them, and answers are forms where nobody asks for JSON. Tokens
+    are ended in GitHub's own way, which needs the secret; without one a disconnect only forgets them here.
     https://docs.github.com/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps
     """
     own = host != "github.com"
@@ -66,6 +66,7 @@ def github(
         token_url=f"https://{host}/login/oauth/access_token",
         device_url=f"https://{host}/login/device/code",
         userinfo_url=f"https://{host}/api/v3/user" if own else "https://api.github.com/user",
+        revoke_url=f"{f'https://{host}/api/v3' if own else 'https://api.github.com'}/applications/{{client_id}}/token",
         account=AccountSource(subject=("id",), name=("login", "name"), email=("email",)),
         client_auth=_auth(client_secret),
         scopes=scopes,

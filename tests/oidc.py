@@ -4,8 +4,9 @@ What lives here: installing, starting, steering it, and people who sign in there
 (peers/oidc.mjs), expectations.
 
 Clients: `app` and `app-post` (confidential), `public`, `machine` (client credentials); more by `client()`. Each of the first
-three is sent back to `/connect/callback/<name>` on any port of this machine. PKCE is enforced, refresh tokens rotate and their
-reuse is detected, `iss` is in every callback. Any login is somebody: `alice` has the address alice@example.test, verified.
+three is sent back to `/connect/callback/<name>` or `/connect/identity` on any port of this machine. PKCE is enforced, refresh
+tokens rotate and their reuse is detected, `iss` is in every callback. Any login is somebody: `alice` has the address
+alice@example.test, verified.
 """
 
 from __future__ import annotations

@@ -42,7 +42,8 @@ class Proofs:
 
     async def choose(self, who: Principal, connection: OAuthConnection, address: str, *, faults: frozenset[str]) -> Proof:
         """Choose the strongest proof there is for a person; what failed for reasons that stay isn't asked for again."""
-        if self._identity(who.channel, address) is not None and "identity" not in faults:
+        identity = self._identity(who.channel, address)
+        if identity is not None and self._comes_back(identity) and "identity" not in faults:
             return Proof.PLATFORM
         if connection.verifies_email and "email" not in faults and await self.email_of(who, address):
             return Proof.EMAIL
@@ -83,15 +84,17 @@ class Proofs:
     async def platform_url(self, attempt: Attempt, *, state: str, verifier: str, nonce: str) -> str:
         """Build the address of the platform's sign-in. Raises: ProtocolError."""
         provider, identity = self._provider(attempt)
+        verifier = verifier if identity.pkce else ""
         return await provider.authorize_url(
             state=state, verifier=verifier, redirect_uri=self.redirect_uri, scopes=identity.scopes, nonce=nonce
         )
 
     async def is_person(self, attempt: Attempt, params: Mapping[str, str]) -> bool:
         """Whether whoever came back from the platform's sign-in is the person. Raises: ProtocolError."""
-        provider, _ = self._provider(attempt)
+        provider, identity = self._provider(attempt)
         code = await provider.check_callback(params)
-        grant = await provider.exchange(code, verifier=attempt.verifier, redirect_uri=self.redirect_uri, nonce=attempt.nonce)
+        verifier = attempt.verifier if identity.pkce else ""
+        grant = await provider.exchange(code, verifier=verifier, redirect_uri=self.redirect_uri, nonce=attempt.nonce)
         return self._names(attempt, grant)
 
     def _names(self, attempt: Attempt, grant: TokenGrant) -> bool:
@@ -104,6 +107,10 @@ class Proofs:
             return False
         author = Author(found[1], "", standing=Standing.UNKNOWN, tenancy=found[0])
         return principal_id(channel_of(attempt.principal), author) == attempt.principal
+
+    def _comes_back(self, identity: IdentityProvider) -> bool:
+        """Whether a platform sends people back to where the app is: one on https sends nobody to a plain-http address."""
+        return self.public_url().startswith("https://") or identity.authorize_url.startswith("http://")
 
     def _identity(self, name: str, address: str) -> IdentityProvider | None:
         channel: object = self.channels.get(name)

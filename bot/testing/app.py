@@ -10,7 +10,7 @@ import socket
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from bot.runtime import Runtime, open_runtime
 from bot.server.app import build_app, runner_of
 from bot.settings import Role, Settings, sqlite_url
 from bot.testing.slack.fake import FakeSlack
+from channels.slack.manifest import IDENTITY_PATH
 from durable_core.clock import Clock
 from durable_core.crypto import new_key_entry
 from durable_core.schema import upgrade
@@ -59,14 +60,17 @@ async def running(
 ) -> AsyncIterator[App]:
     """Run a bot until the block ends.
 
-    `slack` is told to post to the bot's channel of the name `channel`. `clock` is the database's own unless given; with
-    `clock=slack.clock` deadlines and Slack's retries share one. A folder `data` keeps the database from one run to the next, as
-    a restart does; without it there is a new one every time.
+    `slack` is told to post to the bot's channel of the name `channel`, and where to send people back to who sign in. `clock` is
+    the database's own unless given; with `clock=slack.clock` deadlines and Slack's retries share one. A folder `data` keeps the
+    database from one run to the next, as a restart does; without it there is a new one every time.
     """
     with tempfile.TemporaryDirectory(prefix="moorings-") as folder, socket.create_server(("127.0.0.1", 0)) as listening:
         place = data or Path(folder)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         chosen = settings or Settings(place, sqlite_url(place), encryption_keys=_keys(place), deployment="test", public_url=url)
+        if slack is not None:
+            slack.openid.redirect_urls.add(f"{url}{IDENTITY_PATH}")
+            chosen = replace(chosen, trusted_origins=(*chosen.trusted_origins, slack.openid.base))
         await asyncio.to_thread(partial(upgrade, chosen.database_url, namespace=chosen.namespace))
         runtime = await open_runtime(bot, chosen, role=Role.ALL, clock=clock, options=options or WorkerOptions(poll=POLL_SECONDS))
         runner = runner_of(build_app(runtime, tokens=chosen.api_tokens), drain=1.0)

@@ -10,7 +10,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VaultEntry:
-    """An entry as it stands, opened. Times are milliseconds since 1970."""
+    """An entry as it stands, opened. Times are milliseconds since 1970.
+
+    The value is sealed and bound to name, kind, owner and version. What lists show, the times and the lease are not: they keep
+    order among honest processes, and a limit that has to hold against whoever can write the database belongs into the value.
+    """
 
     name: str
     kind: str

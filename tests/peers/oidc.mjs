@@ -90,7 +90,7 @@ const provider = new Provider(issuer, {
 const allowed = provider.Client.prototype.redirectUriAllowed;
 provider.Client.prototype.redirectUriAllowed = function redirectUriAllowed(uri) {
   return allowed.call(this, uri)
-    || (this.redirectUris.includes(anywhere[0]) && /^http:\/\/(127\.0\.0\.1|localhost):\d+\/connect\/callback\/[a-z0-9_-]+$/.test(uri));
+    || (this.redirectUris.includes(anywhere[0]) && /^http:\/\/(127\.0\.0\.1|localhost):\d+\/connect\/(callback\/[a-z0-9_-]+|identity)$/.test(uri));
 };
 
 // What was asked of the token endpoint and how it ended; and what the next answers are to be instead.

@@ -6,16 +6,20 @@ modules), and whether a state, a code or a token was used before.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 # `prepare_grant_uri` isn't used: it takes no plain-http loopback but by an environment variable for the whole process. Whether
 # an address may be used is judged by `Outgoing`.
 from oauthlib.common import add_params_to_uri
 from oauthlib.oauth2 import WebApplicationClient
+from pydantic_core import to_json
+from yarl import URL
 
 from bot.connections.connection import OAuthConnection
 from bot.connections.protocol.callbacks import read_callback
@@ -29,12 +33,31 @@ from bot.connections.protocol.identity import fitting, key_id, read_keys, verify
 from bot.connections.protocol.people import OPENID, read_account
 from bot.connections.protocol.ports import Registrations
 from bot.connections.protocol.reading import read_object
-from bot.connections.protocol.values import Account, Client, DeviceStart, Endpoints, Pending, TokenGrant
+from bot.connections.protocol.values import Account, Client, ClientAuth, DeviceStart, Endpoints, Pending, TokenGrant
 from bot.outgoing import Outgoing
 
 FRESH: Final = 3600.0
 """Seconds that a provider's description and keys are kept."""
+SOON: Final = 60.0
+"""Seconds after which a description that couldn't be read again is asked for again."""
+SEARCH: Final = 25.0
+"""Seconds that finding out where to ask may take altogether: somebody may hold a lease meanwhile."""
+BY_APP: Final = "{client_id}"
+"""What stands in a revoke_url where tokens are ended in GitHub's way."""
 _TOKEN: Final = "the provider's token endpoint"  # noqa: S105 - words
+_ASKED: Final = frozenset(
+    {
+        "response_type",
+        "client_id",
+        "redirect_uri",
+        "state",
+        "code_challenge",
+        "code_challenge_method",
+        "scope",
+        "nonce",
+        "resource",
+    }
+)
 _LATER: Final = frozenset({"server_error", "temporarily_unavailable"})
 
 
@@ -71,7 +94,14 @@ class Provider:
     async def endpoints(self) -> Endpoints:
         """Return where to ask for what: as written, else discovered."""
         if self._found is None or self._found[0] <= self._now():
-            self._found = (self._now() + FRESH, await self._discover())
+            try:
+                found = await self._discover()
+            except ProviderDown:
+                if self._found is None:
+                    raise
+                self._found = (self._now() + SOON, self._found[1])  # its description is down, which it may not be itself
+            else:
+                self._found = (self._now() + FRESH, found)
         return self._found[1]
 
     async def client(self) -> Client:
@@ -81,18 +111,19 @@ class Provider:
     async def authorize_url(
         self, *, state: str, verifier: str, redirect_uri: str, scopes: Sequence[str], nonce: str | None = None
     ) -> str:
-        """Return where to send the person: code flow with PKCE S256; `nonce` goes along where `openid` is asked for."""
+        """Return where to send the person: code flow with PKCE S256; `nonce` goes along where `openid` is asked for.
+
+        `verifier` is empty only for a chat platform's sign-in that takes no PKCE: there the nonce alone binds the code.
+        """
         endpoints, client = await self.endpoints(), await self.client()
-        place = _offered(endpoints.authorize, "page to sign in at")
-        challenge: str = WebApplicationClient(client.client_id).create_code_challenge(verifier, "S256")
+        place = _page(endpoints.authorize)
         params = {
             **self.connection.extra,
             "response_type": "code",
             "client_id": client.client_id,
             "redirect_uri": redirect_uri,
             "state": state,
-            "code_challenge": challenge,
-            "code_challenge_method": "S256",
+            **_pkce(client, verifier),
             **self._scope(scopes),
             **_resource(endpoints),
         }
@@ -113,7 +144,8 @@ class Provider:
         verified = endpoints.issuer is not None and endpoints.jwks is not None
         if verified:
             await self._signing_keys(endpoints)
-        fields = {"code": code, "code_verifier": verifier, "redirect_uri": redirect_uri, **_resource(endpoints)}
+        fields = {"code": code, "redirect_uri": redirect_uri, **_resource(endpoints)}
+        fields |= {"code_verifier": verifier} if verifier else {}
         answer = await self._ask_token(client, "authorization_code", fields, secrets=(code, verifier))
         grant = read_grant(answer)
         id_token = answer.token("id_token") if verified else None
@@ -144,6 +176,8 @@ class Provider:
         if endpoints.revoke is None:
             return False
         what = "the provider's revocation"
+        if BY_APP in endpoints.revoke:
+            return await self._revoke_by_app(endpoints.revoke, client, token, hint)
         headers, fields = authenticated(client, {"token": token, "token_type_hint": hint})
         fetched = await call(self._outgoing, "POST", endpoints.revoke, what=what, headers=headers, body=_form(fields))
         if not fetched.body.strip() and fetched.status < 300:  # as the standard has it: 200 and no word
@@ -158,6 +192,21 @@ class Provider:
             if fetched.status >= 300:
                 raise
         return True
+
+    async def _revoke_by_app(self, place: str, client: Client, token: str, hint: str) -> bool:
+        """End an access token in GitHub's way (REST, "Delete an app token"): no form, and only with the app's secret."""
+        if client.secret is None or hint != "access_token":
+            return False
+        what = "the provider's revocation"
+        headers, _ = authenticated(replace(client, auth=ClientAuth.BASIC), {})
+        headers["Content-Type"] = "application/json"
+        url = place.replace(BY_APP, quote(client.client_id, safe=""))
+        fetched = await call(self._outgoing, "DELETE", url, what=what, headers=headers, body=to_json({"access_token": token}))
+        if fetched.status < 300 or fetched.status in (404, 422):  # 404 and 422: it knows no such token
+            return True
+        raise (
+            ProviderRefused("invalid_client") if fetched.status == 401 else ProviderNonsense(f"{what} answered {fetched.status}")
+        )
 
     async def account(self, grant: TokenGrant) -> Account | None:
         """Return whose grant it is; None where the provider says it nowhere.
@@ -222,14 +271,20 @@ class Provider:
             if url is not None
         }
         issuer, resource = made.url("issuer", public_url), made.url("resource", public_url)
+        whole = "token" in given and ("authorize" in given or "device" in given or made.grant == "client_credentials")
+        if whole or (issuer is None and resource is None):
+            return Endpoints(issuer, **given, resource=resource)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SEARCH):
+                return await self._found_out(issuer, resource, given)
+        raise ProviderDown("finding the provider's description took too long", sent=False)
+
+    async def _found_out(self, issuer: str | None, resource: str | None, given: Mapping[str, Any]) -> Endpoints:
         scopes: tuple[str, ...] = ()
-        if issuer is None and resource is not None and "token" not in given:
+        if issuer is None and resource is not None:
             described = await describe_resource(self._outgoing, resource)
             issuer, resource, scopes = described.issuer, described.identifier, described.scopes
-        whole = "token" in given and ("authorize" in given or "device" in given or made.grant == "client_credentials")
-        if issuer is None or whole:
-            return Endpoints(issuer, **given, resource=resource)
-        found = await discover(self._outgoing, issuer, openid_first=made.resource is None)
+        found = await discover(self._outgoing, issuer or "", openid_first=self.connection.resource is None)
         return replace(found, **given, resource=resource, scopes=scopes)
 
     async def _ask_token(self, client: Client, grant_type: str, fields: dict[str, str], *, secrets: tuple[str, ...]) -> Any:
@@ -273,6 +328,21 @@ def _offered(place: str | None, what: str) -> str:
     if place is None:
         raise ProviderNonsense(f"the provider has no {what}")
     return place
+
+
+def _pkce(client: Client, verifier: str) -> dict[str, str]:
+    if not verifier:
+        return {}
+    challenge: str = WebApplicationClient(client.client_id).create_code_challenge(verifier, "S256")
+    return {"code_challenge": challenge, "code_challenge_method": "S256"}
+
+
+def _page(place: str | None) -> str:
+    """Return where to send people, if nothing of what will be asked there stands in it already (RFC 6749 3.1)."""
+    found = _offered(place, "page to sign in at")
+    if "#" in found or _ASKED & URL(found).query.keys():
+        raise ProviderNonsense("the provider's page to sign in at holds a part of the question already")
+    return found
 
 
 def _resource(endpoints: Endpoints) -> dict[str, str]:

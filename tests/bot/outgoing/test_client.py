@@ -6,12 +6,20 @@ import asyncio
 import gzip
 import logging
 import socket
+import ssl
 import traceback
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from bot.outgoing import NotAllowed, Outgoing, OutgoingError, TooLarge, Unreachable, client, origins
 from tests.bot.outgoing.raw import Answering, Raw, answer, listening
@@ -156,6 +164,11 @@ async def test_what_the_environment_says_of_proxies_is_not_followed(here: Raw, m
         with pytest.raises(NotAllowed):
             await outgoing.fetch("GET", "https://provider.example/")
     finally:
+        await outgoing.close()
+    assert here.connections == 0
+    async with listening(answer(b"[]")) as trusted:
+        outgoing = Outgoing(trusted=[trusted.origin])
+        assert (await outgoing.fetch("GET", trusted.origin)).json() == []
         await outgoing.close()
     assert here.connections == 0
 
@@ -339,3 +352,40 @@ async def test_what_is_no_json_is_said_to_be_none(body: bytes) -> None:
     with pytest.raises(NotJson) as failed:
         found.json()
     assert failed.value.__context__ is None
+
+
+# TLS
+
+
+def self_signed(folder: Path) -> ssl.SSLContext:
+    """Make a certificate for `provider.example` that nobody vouches for."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "provider.example")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, now - timedelta(days=1), now + timedelta(days=1))
+    made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName("provider.example")]), critical=False)
+    (folder / "cert.pem").write_bytes(made.sign(key, SHA256()).public_bytes(Encoding.PEM))
+    (folder / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return context
+
+
+async def test_a_certificate_that_nobody_vouches_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.read())
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=self_signed(tmp_path))
+    port = server.sockets[0].getsockname()[1]
+    monkeypatch.setattr(client, "is_public", lambda _: True)
+    monkeypatch.setattr(origins, "PORTS", frozenset({port}))
+    outgoing = Outgoing(resolver=Names(["127.0.0.1"]))
+    with pytest.raises(Unreachable, match="certificate") as failed:
+        await outgoing.fetch("POST", f"https://provider.example:{port}/", body=CANARY.encode())
+    await outgoing.close()
+    server.close()
+    assert not failed.value.sent
+    assert CANARY.encode() not in b"".join(heard)

@@ -221,7 +221,7 @@ async def open_desk(
     store = open_store(f"sqlite:///{database}", keys=KeyRing.parse(KEYS), clock=clock)
     await store.open()
     async with authority() as provider:
-        made = OAuthConnection("tracker", **_described(provider, discovered=discovered), **connection)
+        made = OAuthConnection("tracker", **(_described(provider, discovered=discovered) | connection))
         outgoing = Outgoing(trusted=[provider.url, *trusted])
         everything = [
             Connections({"tracker": made}, store=store, outgoing=lambda: outgoing, public_url="http://127.0.0.1:1")

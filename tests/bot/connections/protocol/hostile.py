@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from inspect import isawaitable
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -50,6 +51,7 @@ class Hostile:
         self.asked.append((request.method, request.path, form, dict(request.headers)))
         found = self.answers.get(request.path, (404, b"<html>nothing here", {}))
         found = found(request) if callable(found) else found
+        found = await found if isawaitable(found) else found
         status, body, headers = found if isinstance(found, tuple) else (200, found, {})
         raw = body if isinstance(body, bytes) else orjson.dumps(body)
         return web.Response(status=status, body=raw, headers={"Content-Type": "application/json", **headers})

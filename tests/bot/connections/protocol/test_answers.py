@@ -320,3 +320,26 @@ async def test_a_revocation_that_failed_is_said_to_have(hostile: Hostile, provid
         with pytest.raises(error):
             await provider.revoke("a")
     assert await hostile.static(reaching, revoke_url=None).revoke("a") is False
+
+
+@pytest.mark.parametrize(
+    ("status", "ended"),
+    [(204, True), (200, True), (404, True), (422, True), (401, ProviderRefused), (403, ProviderNonsense), (503, ProviderDown)],
+)
+async def test_githubs_way_of_ending_a_token(hostile: Hostile, reaching: Outgoing, status: int, ended: Any) -> None:
+    github = hostile.static(reaching, revoke_url=f"{hostile.origin}/applications/{{client_id}}/token")
+    assert github.connection.problems() == ()
+    hostile.answers["/applications/app/token"] = (status, b"", {})
+    if ended is True:
+        assert await github.revoke("a", "access_token")
+    else:
+        with pytest.raises(ended):
+            await github.revoke("a", "access_token")
+    method, path, form, headers = hostile.asked[-1]
+    assert (method, path) == ("DELETE", "/applications/app/token")
+    assert list(form) == []
+    assert headers["Authorization"].startswith("Basic ")
+    assert headers["Content-Type"] == "application/json"
+    hostile.asked.clear()
+    assert await github.revoke("r", "refresh_token") is False
+    assert hostile.asked == []

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from multidict import MultiDict
 
-from bot.connections.protocol import ProviderDown, ProviderNonsense
-from bot.connections.protocol.calls import allowed
-from bot.connections.protocol.discovery import covers, inserted
+from bot.connections.protocol import Provider, ProviderDown, ProviderNonsense
+from bot.connections.protocol.discovery import covers, inserted, read_endpoints, read_resource
+from bot.connections.protocol.reading import Answer
 from bot.outgoing import Outgoing
 from tests.bot.connections.protocol.asking import PUBLIC, SignIn
 from tests.bot.connections.protocol.hostile import Hostile
@@ -71,13 +72,21 @@ async def test_a_description_leads_to_no_address_that_may_not_be_asked(
 
 async def test_a_strangers_description_leads_to_no_trusted_address(hostile: Hostile) -> None:
     """The app trusts its own address; a provider that it doesn't trust must not lead it there."""
-    inner = "http://127.0.0.1:8700"
+    inner, stranger = "http://127.0.0.1:8700", "https://provider.example"
     trusting = Outgoing(trusted=[hostile.origin, inner])
     hostile.describe(token_endpoint=f"{inner}/token")
     assert (await hostile.provider(trusting).endpoints()).token == f"{inner}/token"
-    with pytest.raises(ProviderNonsense):
-        allowed(trusting, f"{inner}/token", named_by="https://provider.example", what="it")
     await trusting.close()
+    for name in ("token_endpoint", "jwks_uri", "userinfo_endpoint", "registration_endpoint"):
+        with pytest.raises(ProviderNonsense, match="nowhere that may be asked"):
+            read_endpoints(trusting, Answer({"issuer": stranger, name: f"{inner}/x"}, "it"), stranger)
+    for server in (f"{stranger}/mcp", inner):
+        described = Answer({"resource": server, "authorization_servers": [inner]}, "it")
+        if server == inner:
+            assert read_resource(trusting, described, server).issuer == inner
+        else:
+            with pytest.raises(ProviderNonsense, match="nowhere that may be asked"):
+                read_resource(trusting, described, server)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +128,6 @@ async def test_what_the_author_wrote_stands(hostile: Hostile, reaching: Outgoing
 
 
 async def test_a_description_is_read_again_after_an_hour(hostile: Hostile, reaching: Outgoing) -> None:
-    from bot.connections.protocol import Provider
-
     now = [1_000_000.0]
     provider = Provider(hostile.provider(reaching).connection, reaching, public_url=PUBLIC, now=lambda: now[0])
     await provider.endpoints()
@@ -129,6 +136,52 @@ async def test_a_description_is_read_again_after_an_hour(hostile: Hostile, reach
     assert (await provider.endpoints()).token == f"{hostile.origin}/token"
     now[0] += 2
     assert (await provider.endpoints()).token == f"{hostile.origin}/other"
+
+
+async def test_a_description_that_is_down_later_stands_a_while(hostile: Hostile, reaching: Outgoing) -> None:
+    now = [1_000_000.0]
+    provider = Provider(hostile.provider(reaching).connection, reaching, public_url=PUBLIC, now=lambda: now[0])
+    before = await provider.endpoints()
+    there, hostile.answers[OPENID] = hostile.answers[OPENID], (503, b"", {})
+    now[0] += 3_601
+    assert await provider.endpoints() == before
+    assert hostile.paths() == [OPENID, OPENID]
+    await provider.endpoints()
+    assert hostile.paths() == [OPENID, OPENID]
+    hostile.answers[OPENID] = there
+    now[0] += 61
+    assert await provider.endpoints() == before
+    assert hostile.paths() == [OPENID, OPENID, OPENID]
+    hostile.describe(issuer="https://evil.example")
+    now[0] += 3_601
+    with pytest.raises(ProviderNonsense):  # which is another matter
+        await provider.endpoints()
+
+
+async def test_a_description_is_not_waited_for_for_ever(
+    hostile: Hostile, reaching: Outgoing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = asyncio.Event()
+
+    async def never(_: object) -> bytes:
+        await over.wait()
+        return b""
+
+    hostile.answers[OPENID] = never
+    monkeypatch.setattr("bot.connections.protocol.provider.SEARCH", 0.2)
+    with pytest.raises(ProviderDown, match="too long") as down:
+        await hostile.provider(reaching).endpoints()
+    over.set()
+    assert not down.value.sent
+
+
+@pytest.mark.parametrize("query", ["?state=1", "?a=b&redirect_uri=https://evil.example", "#x", "?code_challenge_method=plain"])
+async def test_a_page_that_holds_a_part_of_the_question(hostile: Hostile, reaching: Outgoing, query: str) -> None:
+    hostile.describe(authorization_endpoint=f"{hostile.origin}/authorize{query}")
+    with pytest.raises(ProviderNonsense, match="part of the question"):
+        await SignIn(hostile.provider(reaching)).url()
+    hostile.describe(authorization_endpoint=f"{hostile.origin}/authorize?tenant=a%26b")
+    assert "/authorize?tenant=a%26b&response_type=code&" in await SignIn(hostile.provider(reaching)).url()
 
 
 async def test_a_provider_without_pkce_is_not_used(hostile: Hostile, reaching: Outgoing) -> None:
