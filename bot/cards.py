@@ -241,12 +241,15 @@ def _outcome(prompt: Prompt, body: Mapping[str, Any], result: str) -> CardOutcom
     note = prompt_note(prompt)
     reason = str(note.get("reason") or "")
     changes = tuple((reveal(str(name)), show(value)) for name, value in (note.get("edits") or {}).items())
+    words = reveal(reason or str(note.get("text") or ""))
+    if prompt.kind == "sign-in" and not reason:  # they are the framework's, not a person's to be quoted
+        words, result = "", words
     return CardOutcome(
         "overridden" if reason else _KINDS[prompt.outcome],
         settled_words(prompt, body),
         at=prompt.settled_at or 0,
         result=result,
-        note=reveal(reason or str(note.get("text") or "")),
+        note=words,
         changes=changes,
     )
 

@@ -335,7 +335,8 @@ class _Fold:
                 if row.kind is RowKind.WAIT and row.key == key and row.state is RowState.WAITING:
                     row.notes.clear()
                     row.name = row.name.replace("Waiting for", "Waited for", 1)
-                    row.end(at, RowState.RECORDED, settled(outcome, _who(resolution)))
+                    ended = "connected" if (resolution.get("kind"), outcome) == ("sign-in", "approved") else outcome
+                    row.end(at, RowState.RECORDED, settled(ended, _who(resolution)))
                     row.say("held nothing meanwhile")
             if outcome in {"approved", "answered"}:
                 self.approved += [call_id for call_id in self.waiting.get(key, ()) if call_id not in self.tasks]

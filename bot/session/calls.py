@@ -192,7 +192,7 @@ class CallRunner:
         if prompt is None:
             await self._record(session, turn, due.call, _unknown(due.call), batch)
         else:
-            batch.again.append(prompt)
+            batch.again.append(replace(prompt, signed_in=due.waited.signed_in if due.waited is not None else ()))
 
     async def _start(self, session: LiveSession, call: Call) -> None:
         """Make it known that a write begins. Raises: Reconsider (it must not)."""

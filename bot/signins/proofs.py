@@ -42,7 +42,8 @@ class Proofs:
 
     async def choose(self, who: Principal, connection: OAuthConnection, address: str, *, faults: frozenset[str]) -> Proof:
         """Choose the strongest proof there is for a person; what failed for reasons that stay isn't asked for again."""
-        if self._identity(who.channel, address) is not None and "identity" not in faults:
+        identity = self._identity(who.channel, address)
+        if identity is not None and self._comes_back(identity) and "identity" not in faults:
             return Proof.PLATFORM
         if connection.verifies_email and "email" not in faults and await self.email_of(who, address):
             return Proof.EMAIL
@@ -106,6 +107,10 @@ class Proofs:
             return False
         author = Author(found[1], "", standing=Standing.UNKNOWN, tenancy=found[0])
         return principal_id(channel_of(attempt.principal), author) == attempt.principal
+
+    def _comes_back(self, identity: IdentityProvider) -> bool:
+        """Whether a platform sends people back to where the app is: one on https sends nobody to a plain-http address."""
+        return self.public_url().startswith("https://") or identity.authorize_url.startswith("http://")
 
     def _identity(self, name: str, address: str) -> IdentityProvider | None:
         channel: object = self.channels.get(name)

@@ -53,7 +53,9 @@ def loaded(name: str) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", WITH_CODE)
-def test_the_code_of_a_guide_runs(name: str) -> None:
+def test_the_code_of_a_guide_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in re.findall(r'env\("(\w+)"\)', (ROOT / "docs" / name).read_text()):
+        monkeypatch.setenv(variable, "a-value")
     with loaded(name) as names:
         if "bot" in names:
             assert isinstance(names["bot"], Bot)

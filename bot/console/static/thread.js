@@ -22,7 +22,7 @@ export const IDEAS = [
 ];
 
 export function drawChips(onSay) {
-  byId("chips").replaceChildren(...IDEAS.slice(0, 6).map(([text]) => h("button", { type: "button", class: "chip", title: `Send “${text}”`, on: { click: () => onSay(text) } }, text)));
+  byId("chips").replaceChildren(...IDEAS.slice(1, 6).map(([text]) => h("button", { type: "button", class: "chip", title: `Send “${text}”`, on: { click: () => onSay(text) } }, text)));
 }
 
 function article(author, { kind = "", id = null, head = [], body = [] }) {

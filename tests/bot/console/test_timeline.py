@@ -50,6 +50,28 @@ def test_an_approved_call_shows_who_approved_and_the_call_itself() -> None:
     assert turn["summary"] == "6 steps, 2 attempts, done in 4 min"
 
 
+def test_an_account_that_was_connected_is_not_called_approved() -> None:
+    request = {"request_id": "p", "kind": "sign-in", "call_id": "a", "waiting_for": "Alice"}
+    said = {"request_id": "p", "kind": "sign-in", "outcome": "approved", "responder": {"name": "Alice"}}
+    events = stories.told(
+        START,
+        (0, "turn.started", {"turn_id": "turn_0"}, 1),
+        (1, "step.started", {"step_index": 0}, 1),
+        (9, "actions.requested", {"actions": [stories.call("a", "open_issue")]}, 1),
+        (10, "step.completed", {"step_index": 0}, 1),
+        (11, "authorization.required", {"call_id": "a", "call_ids": ["a"], "request_id": "p", "name": "tracker"}, 1),
+        (11, "input.requested", {"requests": [request]}, 1),
+        (12, "turn.waiting", {"on": "input"}, 1),
+        (50, "input.resolved", {"resolutions": [said]}, 1),
+        (51, "step.started", {"step_index": 1}, 1),
+        (60, "action.result", {"call_id": "a", "status": "completed"}, 1),
+    )
+    [turn] = timeline(events, now=START + 99)
+    [waited] = [knob for knob in knobs(turn) if knob[0].startswith("Waited")]
+    assert waited == ("Waited for Alice", "recorded", "connected by Alice, held nothing meanwhile")
+    assert ("open_issue", "recorded", "") in knobs(turn)
+
+
 def test_a_model_call_that_was_cut_is_shown_apart_from_its_second_attempt() -> None:
     [turn] = timeline(stories.killed_in_model(START), now=START + 9000)
     assert knobs(turn) == [

@@ -98,8 +98,6 @@ class StandIn:
         return Ready()
 
     def lend(self, needs: Sequence[Need], requester: Principal) -> Lent:
-        assert needs, "a call without accounts is lent none"
-
         async def access(need: Need, refused: int | None) -> Access:
             kept = self.kept.get((need.name, self.owner_of(need.connection, requester)))
             if kept is None or kept.version == refused:

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from bot.answers import Answers
+from bot.cards import card, status_card
 from bot.errors import Problem
 from bot.principal import Principal
 from bot.prompts import Prompts
 from channels.events import Standing
+from durable_core import codec
 from durable_core.errors import NotFound
 from durable_core.testing import builders
 from tests.bot.signins.browser import Browser
-from tests.bot.signins.desk import Desk
+from tests.bot.signins.desk import Desk, through
 
 ALICE = Principal("api:alice", "Alice", Standing.MEMBER, channel="api")
 MALLORY = Principal("api:mallory", "Mallory", Standing.MEMBER, channel="api")
@@ -95,3 +97,19 @@ async def test_a_list_shows_what_is_asked_and_no_secret(desk: Desk) -> None:
         for secret in (given["url"].rpartition("/")[2], given["code"] or "CANARY", "CANARY", "/connect/", "http"):
             assert secret not in shown
     assert await listed(desk, MALLORY) == []
+
+
+async def test_readers_of_the_session_learn_that_it_is_connected_and_nothing_private(desk: Desk, alice: Browser) -> None:
+    prompt_id = await desk.asked()
+    offer, _ = await through(desk, alice, prompt_id)
+    prompt = await desk.prompt(prompt_id)
+    told = [codec.decode(event.body) for event in await desk.store.events(prompt.run_id, limit=100)]
+    shown = json.dumps(told)
+    assert prompt_id in shown
+    for secret in (offer.url.rpartition("/")[2], offer.code or "-", "CANARY", "alice@tracker", "/connect/"):
+        assert secret not in shown
+    assert await listed(desk, MALLORY, everyone=True) == []
+    drawn = card([prompt]).outcome
+    assert drawn is not None
+    assert (drawn.note, drawn.result) == ("", "Tracker is connected as alice@tracker.")
+    assert "alice@tracker" not in json.dumps(status_card(prompt).to_json())

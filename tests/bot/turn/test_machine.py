@@ -6,15 +6,22 @@ What lives here: the machine and its invariants. What does not: any store; the s
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from datetime import timedelta
+from typing import ClassVar, cast
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from bot.connections.connection import Need, OAuthConnection
+from bot.connections.errors import Reason
+from bot.context import ToolContext
 from bot.history import Call, Item, ResultItem, ResultStatus, Usage, validate_history
 from bot.model import ModelReply, RequestedCall
+from bot.session.signing import Guarded, Wanted, sign_ins
+from bot.tools import tool
 from bot.turn import changes, children, waits
 from bot.turn.actions import (
     Action,
@@ -38,6 +45,7 @@ from bot.turn.actions import (
 )
 from bot.turn.change import Begun, Change, Draft, Flows, NewPrompt
 from bot.turn.decide import decide
+from bot.turn.held import waiting_after
 from bot.turn.questions import Pause, Question, asleep, limit_prompt, question_prompt
 from bot.turn.routes import put
 from bot.turn.state import (
@@ -67,6 +75,15 @@ MAX_STEPS = 300
 FULL = os.environ.get("MOORINGS_TEST_FULL") == "1"
 SAYS = ("asked", "asked", "resolved", "progress", "ended", "failed")
 LIMITS = Limits(model_calls=3, folded_messages=3)
+HUB, DRIVE = (OAuthConnection(name, title=name.title(), expires=timedelta(seconds=5)) for name in ("hub", "drive"))
+SIGNED = {
+    "signed": (Need(HUB),),
+    "signed_admin": (HUB.scoped("admin"),),
+    "signed_both": (Need(HUB), Need(DRIVE)),
+    "gated_signed": (Need(HUB),),
+}
+"""Tools that act with accounts, and what each needs."""
+WANTED = ("gated", "gated_flow", "flow", "flow", "free", "bad", "ask", "nap", *SIGNED)
 
 
 @dataclass
@@ -107,8 +124,19 @@ class Ledger:
     """What readers were told of each request of a run."""
 
 
+@tool
+def act(ctx: ToolContext[None]) -> str:
+    """Act; its arguments are all that is asked of it here."""
+    raise NotImplementedError
+
+
+TOOL = act
+
+
 class Thread(RuleBasedStateMachine):
     """One session whose shell is played by the test."""
+
+    tools: ClassVar[tuple[str, ...]] = WANTED
 
     @initialize()
     def begin(self) -> None:
@@ -128,6 +156,9 @@ class Thread(RuleBasedStateMachine):
         self.answering: Answering | None = None
         self.given: dict[str, str] = {}
         self.runs: dict[str, Run] = {}
+        self.accounts: dict[str, set[str]] = {}
+        self.waited: dict[str, set[str]] = {}
+        self.accounts_asked: dict[tuple[str, str], list[set[str]]] = {}
 
     # ── people ──
 
@@ -139,7 +170,7 @@ class Thread(RuleBasedStateMachine):
         who=st.sampled_from(PEOPLE),
         policy=st.sampled_from(TurnPolicy),
         denied=st.sampled_from([None, None, None, "no"]),
-        text=st.sampled_from(["hi", "hi", "approve", " Deny", "1", "continue"]),
+        text=st.sampled_from(["hi", "hi", "approve", " Deny", "1", "continue", "connect", "cancel"]),
     )
     def say(self, who: object, policy: TurnPolicy, denied: str | None, text: str) -> None:
         entry = message(self._next(), text, who=who, policy=policy, denied=denied)  # type: ignore[arg-type]
@@ -158,7 +189,22 @@ class Thread(RuleBasedStateMachine):
     @precondition(lambda self: self._open())
     @rule(data=st.data(), outcome=st.sampled_from([PromptOutcome.APPROVED, PromptOutcome.DENIED]))
     def answer(self, data: st.DataObject, outcome: PromptOutcome) -> None:
-        self._settle_by(data.draw(st.sampled_from(self._open())), outcome)
+        asked = data.draw(st.sampled_from(self._open()))
+        if self._settle_by(asked, outcome) and asked.prompt.purpose is Purpose.SIGN_IN and outcome is PromptOutcome.APPROVED:
+            self._connected(asked.prompt, data)
+
+    def _connected(self, prompt: NewPrompt, data: st.DataObject) -> None:
+        """Keep the account that somebody connected: with all that was asked for, with less, or not for long."""
+        match data.draw(st.sampled_from(["all", "all", "all", "less", "gone"]), label="connects"):
+            case "all":
+                self.accounts[prompt.connection] = set(prompt.scopes)
+            case "less":
+                self.accounts[prompt.connection] = set(prompt.scopes) - {"admin"}
+
+    @rule(name=st.sampled_from(["hub", "drive"]), rarely=st.integers(0, 5))
+    def disconnect(self, name: str, rarely: int) -> None:
+        if not rarely:
+            self.accounts.pop(name, None)
 
     def _settle_by(self, asked: Asked, outcome: PromptOutcome) -> bool:
         pending_cancel = any(isinstance(entry, Cancel) for entry in self.inbox.values())
@@ -360,13 +406,14 @@ class Thread(RuleBasedStateMachine):
             self.charged += 1
             return
         if message.submission_id not in self.given:
+            aside = action.option_id == "connect"
             yes = action.option_id in {"approve", "rerun", "continue"}
             outcome = PromptOutcome.APPROVED if yes else PromptOutcome.DENIED
             if asked.prompt.purpose is Purpose.QUESTION:
                 outcome = PromptOutcome.ANSWERED
             may = message.body.author.id == turn.requester.id
-            settled = may and self._settle_by(asked, outcome)
-            self.given[message.submission_id] = "settled" if settled else "refused"
+            settled = may and not aside and self._settle_by(asked, outcome)
+            self.given[message.submission_id] = "aside" if aside else "settled" if settled else "refused"
         if place == 6:
             self.charged += 1
             return
@@ -386,7 +433,10 @@ class Thread(RuleBasedStateMachine):
                 self.retry_at = self.now + 1_000
                 return
             wanted = data.draw(
-                st.lists(st.sampled_from(["gated", "gated_flow", "flow", "flow", "free", "bad", "ask", "nap"]), max_size=4),
+                st.lists(
+                    st.sampled_from(["gated", "gated_flow", "flow", "flow", "free", "bad", "ask", "nap", *SIGNED, *SIGNED]),
+                    max_size=4,
+                ),
                 label="calls",
             )
             asked = tuple(RequestedCall(tool, {}) for tool in wanted)
@@ -398,8 +448,9 @@ class Thread(RuleBasedStateMachine):
                 return
         calls = self._calls(turn)
         prompts, sleeping, flows, refused = [], [], [], set()
+        wanted_accounts: list[Wanted] = []
         for call in calls:
-            if call.tool in {"gated", "gated_flow"}:
+            if call.tool in {"gated", "gated_flow", "gated_signed"}:
                 self.ledger.gated.add(call.call_id)
                 prompts.append(self._prompt(call, Purpose.APPROVAL, data))
             elif call.tool == "ask":
@@ -411,7 +462,8 @@ class Thread(RuleBasedStateMachine):
             elif call.tool == "bad":
                 refused.add(call.call_id)
             else:
-                prompts += self._run(call, None, data)
+                prompts += self._run(call, None, data, wanted_accounts)
+        sign_in, joined = self._sign_ins(wanted_accounts, turn, turn.asked)
         done = {**self.results, **{one: self._result(call) for call in calls if (one := call.call_id) in refused}}
         ordered = [done[call.call_id] for call in calls if call.call_id in done]
         n = turn.step_index
@@ -423,8 +475,9 @@ class Thread(RuleBasedStateMachine):
                 n=n,
                 calls=calls,
                 results=ordered,
-                prompts=put(turn, prompts, now=self.now, mint=self._mint),
+                prompts=put(turn, [*prompts, *sign_in], now=self.now, mint=self._mint),
                 asleep=sleeping,
+                joined=joined,
                 flows=Flows(pending=tuple(flows)),
                 refused=frozenset(refused),
             )
@@ -440,25 +493,67 @@ class Thread(RuleBasedStateMachine):
         assert not ignored or any(words), "what was said before the question answered it"
         again: list[NewPrompt] = []
         flows: list[Pending] = []
+        wanted: list[Wanted] = []
         for pending in action.run:
             if pending.call.tool == "gated_flow":
                 self.ledger.runs.append((pending.call.call_id, pending.prompt_id))
                 flows.append(self._begins(pending))
             else:
-                again += self._run(pending.call, pending.prompt_id, data)
-        again_put = put(turn, again, now=self.now, mint=self._mint)
+                again += self._run(pending.call, pending, data, wanted)
+        sign_in, joined = self._sign_ins(wanted, turn, waiting_after(turn, action))
+        again_put = put(turn, [*again, *sign_in], now=self.now, mint=self._mint)
         begins = Flows(pending=tuple(flows))
-        self._commit(changes.resolved(self.state, turn, action, results=self.results, again=again_put, flows=begins))
+        self._commit(
+            changes.resolved(self.state, turn, action, results=self.results, again=again_put, joined=joined, flows=begins)
+        )
 
-    def _run(self, call: Call, consent: str | None, data: st.DataObject) -> list[NewPrompt]:
-        """Run a call's body, unless it has a result; one that was cut off asks whether to run again."""
+    def _run(self, call: Call, waited: Pending | None, data: st.DataObject, wanted: list[Wanted]) -> list[NewPrompt]:
+        """Run a call's body, unless it has a result or lacks an account; one that was cut off asks whether to run again."""
         if call.call_id in self.results:
             return []
-        self.ledger.runs.append((call.call_id, consent))
+        if waited is not None and waited.purpose is Purpose.SIGN_IN:
+            self._may_still(waited)
+        needs = SIGNED.get(call.tool, ())
+        one = Guarded(call=call, waited=waited, tool=TOOL, begun=waited.begun if waited is not None else 0)
+        for need in needs:
+            kept = self.accounts.get(need.name)
+            if kept is None or not set(need.scopes) <= kept:
+                self._wants(one, need, "missing" if kept is None else "scopes", wanted)
+                return []
+        self.ledger.runs.append((call.call_id, waited.prompt_id if waited is not None else None))
+        if needs and data.draw(st.integers(0, 4), label="is refused") == 4:
+            self.accounts.pop(needs[0].name)
+            self._wants(replace(one, begun=one.begun + 1), needs[0], "refused", wanted)
+            return []
         if data.draw(st.integers(0, 5), label="is cut off") == 5:
-            return [self._prompt(call, Purpose.RERUN, data)]
+            return [replace(self._prompt(call, Purpose.RERUN, data), signed_in=one.signed_in)]
         self.results[call.call_id] = self._result(call)
         return []
+
+    def _may_still(self, waited: Pending) -> None:
+        """A call that signed in was let run before, if it had to be; and once is enough."""
+        before = waited.earlier
+        assert waited.call.call_id not in self.ledger.gated or before is not None
+        if before is not None:
+            assert self.prompts[before.prompt_id].outcome is PromptOutcome.APPROVED
+            assert waited.consent is not None
+
+    def _wants(self, one: Guarded, need: Need, reason: Reason, wanted: list[Wanted]) -> None:
+        if need.name in one.signed_in:
+            self.results[one.call.call_id] = one.closed("In vain.")
+        else:
+            wanted.append(Wanted(one=one, need=need, reason=reason, scopes=need.scopes))
+
+    def _sign_ins(self, wanted: list[Wanted], turn: Turn, waiting: Sequence[Pending]) -> tuple[list[NewPrompt], list[Pending]]:
+        prompts, joined = sign_ins(wanted, turn, waiting, agent="a", session_id="ses_1", now=self.now)
+        waits_for: list[NewPrompt | Pending] = [*prompts, *joined]
+        for one in waits_for:
+            self.waited.setdefault(one.prompt_id, set()).add(one.call.call_id)
+            asked = self.accounts_asked.setdefault((one.call.call_id, one.connection), [])
+            needed = next(set(need.scopes) for need in SIGNED[one.call.tool] if need.name == one.connection)
+            assert not any(needed <= before for before in asked), "an account was asked for twice for one call"
+            asked.append(set(one.scopes))
+        return prompts, joined
 
     def _result(self, call: Call) -> ResultItem:
         return ResultItem(call.call_id, call.tool, status=ResultStatus.COMPLETED, content="ok", origin="t")
@@ -618,7 +713,13 @@ class Thread(RuleBasedStateMachine):
             assert consent is not None or call_id not in self.ledger.gated
             if consent is not None:
                 asked = self.prompts[consent]
-                assert (asked.prompt.call.call_id, asked.outcome) == (call_id, PromptOutcome.APPROVED)
+                assert asked.outcome is PromptOutcome.APPROVED
+                assert call_id in self.waited.get(consent, {asked.prompt.call.call_id})
+
+    @invariant()
+    def no_account_is_asked_for_twice_at_once(self) -> None:
+        open_ = [asked.prompt.connection for asked in self._open() if asked.prompt.purpose is Purpose.SIGN_IN]
+        assert len(open_) == len(set(open_))
 
     @invariant()
     def each_reminder_comes_once_for_each_level(self) -> None:

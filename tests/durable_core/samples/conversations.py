@@ -36,12 +36,14 @@ from durable_core.crypto import KeyRing
 from durable_core.engine.runner import Runner
 from durable_core.engine.signals import signal_admission
 from durable_core.failpoints import arm
-from durable_core.model import INTERNAL, SESSIONS, Interaction, Lane, Prompt, RunKind, ToRun
+from durable_core.model import INTERNAL, SESSIONS, Interaction, Lane, Prompt, PromptOutcome, RunKind, ToRun
 from durable_core.operations import Option
 from durable_core.registry import Registry, step, workflow
 from durable_core.retry import RetryPolicy
 from durable_core.store import Store
 from durable_core.worker import Held
+from tests.bot.session.accounts import TOOLS as ACCOUNT_TOOLS
+from tests.bot.session.accounts import StandIn, accounts_of, connect, press, settle
 from tests.bot.session.actors import PLACE, TOOLS, Killed, Log, ToldModel, calls, die, says
 from tests.bot.session.kit import ALICE, BOB, FARAH, Thread, open_thread
 from tests.durable_core.conformance.sqlite import KEYS
@@ -128,7 +130,8 @@ class Sampled(Thread):
 
     def hire(self, owner: str) -> None:
         registry = Registry((ship, label))
-        self.tools = (*TOOLS, *GATED, ask_question, sleep, workflow_tool(ship))
+        self.tools = (*TOOLS, *GATED, ask_question, sleep, workflow_tool(ship), *ACCOUNT_TOOLS)
+        self.accounts = self.log.accounts = self.accounts or StandIn()
         self.abilities = replace(SESSIONS, workflows=registry.names)
         super().hire(owner)
         flows = Runner(store=self.store, registry=registry, clock=self.clock, surface=InConversation())
@@ -206,7 +209,7 @@ async def conversations(path: str, seen: Callable[[str, str, bytes], None]) -> S
     """Have what there can be."""
     opened = await open_thread(path, keys=KeyRing.parse(KEYS))
     thread = Sampled(opened.store, opened.clock, opened.keys, seen=seen)
-    for happens in (talk, approvals, shared, pauses, limits, places, interrupted, workflows):
+    for happens in (talk, approvals, shared, pauses, limits, places, interrupted, workflows, accounts):
         await happens(thread)
     return thread
 
@@ -316,6 +319,26 @@ async def interrupted(thread: Sampled) -> None:
                 await thread.killed("w2")
         thread.hire("w3")
         await thread.work()
+
+
+async def accounts(thread: Sampled) -> None:
+    """Calls that act with accounts: some wait, one of them approved; others were connected, declined, refused."""
+    kept = accounts_of(thread)
+    await thread.ask("unsigned", calls(("open_issue", {"title": "a"}), ("delete_repo", {})))
+    await thread.ask("signing", calls(("close_issue", {"number": 7})))
+    await thread.answer("approve", edits={"number": 8}, note="that one")
+    await press(thread, "connect")
+    await thread.work()
+    await thread.ask("declined", calls(("open_issue", {})))
+    await settle(thread, await thread.prompt(), option="declined", outcome=PromptOutcome.DENIED, note="Alice declined.")
+    await thread.work()
+    await thread.ask("connected", calls(("open_issue", {})))
+    await connect(thread)
+    await thread.work()
+    kept.refusing.add(kept.kept["hub", ALICE.id].token)
+    await thread.ask("refused", calls(("open_issue", {})))
+    await connect(thread)
+    await thread.work()
 
 
 async def workflows(thread: Sampled) -> None:

@@ -145,6 +145,12 @@ def test_the_newest_samples_show_whatever_can_be_waited_for() -> None:
     assert {one.stage for one in pending} == set(Stage) - {Stage.READY}, "what is let run, runs in the same step"
     assert {one.purpose for one in pending} == set(Purpose)
     assert any(one.requests for one in pending), "a workflow asks"
+    assert any(one.earlier is not None and one.consent is not None for one in pending), "a yes is kept over a sign-in"
+    shared = [one.prompt_id for one in pending if one.purpose is Purpose.SIGN_IN]
+    assert len(shared) > len(set(shared)), "calls wait for one sign-in"
+    items = [item for kind, _, value in values if kind == "step" for item in value["items"]]
+    assert any(item.get("private_to") for item in items), "a result is somebody's own"
+    assert any(of == "refused" for kind, of, _ in values if kind == "record"), "a token was refused"
     assert any(one.stopping for one in pending), "a workflow was told to stop"
     assert any(state.turn is not None and state.turn.extra_calls for state in states), "a turn may go on past its limit"
     assert any(state.extra_tokens for state in states), "and past its tokens"
