@@ -60,7 +60,10 @@ async def explain(
         return tuple(gates)
     gates.append(_taint(tool, tainted=tainted))
     if all(gate.stand == "passes" for gate in gates):
-        return (*gates, Gate("run", f"It runs at once, as {principal.name}.", "passes"))
+        signs_in = _accounts(tool, principal)
+        if any(gate.stand != "passes" for gate in signs_in):
+            return (*gates, *signs_in)
+        return (*gates, *signs_in, Gate("run", f"It runs at once, as {principal.name}.", "passes"))
     approval = tool.approval or Approval()
     nobody = unreachable(approval, principal.id)
     gates.append(
@@ -71,12 +74,29 @@ async def explain(
     if nobody is None:
         gates.append(Gate("route", f"It is asked {describe_route(approval.route)}.", "asks"))
         gates.append(Gate("expiry", _expiry(approval), "asks"))
+        gates += _accounts(tool, principal)
     return tuple(gates)
 
 
 async def _ruled(deciding: Deciding, tool: Tool, call: ToolCall, *, granted: bool) -> Ruled:
     # `tainted` keeps a judge from being asked: this makes no model call
     return await deciding.rule(tool.approval, call, Surroundings(granted=granted, tainted=True))
+
+
+def _accounts(tool: Tool, principal: Principal) -> list[Gate]:
+    """Say whose accounts a call acts with; whether they are connected is not looked up."""
+    found = []
+    for need in tool.connections:
+        title, may = need.connection.title, f" ({', '.join(need.scopes)})" if need.scopes else ""
+        if need.connection.owner == "app":
+            found.append(Gate("account", f"It acts with the app's own account at {title}{may}.", "passes"))
+        elif principal.anonymous:
+            found.append(Gate("sign-in", f"It acts with the account of whoever asks at {title}, and nobody does.", "stops"))
+        else:
+            who, within = principal.name, length(need.connection.expires)
+            asked = f"Without one, {who} alone is asked to connect it, within {within}."
+            found.append(Gate("sign-in", f"It acts with {who}'s account at {title}{may}. {asked}", "asks"))
+    return found
 
 
 def _arguments(call: ToolCall) -> str:

@@ -52,7 +52,9 @@ class Outgoing:
     """
 
     def __init__(self, *, trusted: Collection[str] = (), resolver: AbstractResolver | None = None) -> None:
-        self._trusted = frozenset(origin_of(URL(origin)) for origin in trusted) - {""}
+        self._trusted = frozenset(origin_of(URL(origin)) for origin in trusted)
+        if "" in self._trusted:
+            raise ValueError("trusted= takes origins, as in 'http://127.0.0.1:8080'")
         self._resolver = resolver
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
 

@@ -38,7 +38,7 @@ def confirm(kept: Kept, scene: Scene, *, path: str, problem: str = "") -> Page:
         _about(attempt, scene, PageKind.CONFIRM),
         action=path,
         decline=f"{path}/decline",
-        proof=attempt.proof.value,
+        proof=attempt.proof.value if attempt.stage is not Stage.STARTED else "",
         proof_name=scene.platform,
         problem=problem,
         expires_at=attempt.valid_until,

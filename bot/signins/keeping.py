@@ -5,6 +5,7 @@ What lives here: reading and writing attempts, and when somebody has to look at 
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +13,8 @@ from bot.signins.attempt import KEPT_MS, Attempt, Stage
 from durable_core import codec
 from durable_core.model import VaultEntry, VaultWrite
 from durable_core.store import Store
+
+log = logging.getLogger("moorings.signins")
 
 KIND: Final = "sign-in"
 """The kind of these entries in the vault."""
@@ -69,7 +72,13 @@ class Attempts:
 
     async def due(self, limit: int) -> list[Kept]:
         """Read the attempts that somebody has to look at."""
-        return [await self._read(entry) for entry in await self.store.vault_due(KIND, limit=limit)]
+        found = []
+        for entry in await self.store.vault_due(KIND, limit=limit):
+            try:
+                found.append(await self._read(entry))
+            except (ValueError, KeyError, TypeError) as error:  # of a newer version, which goes on with it
+                log.info("%s can't be read here: %s", entry.name, type(error).__name__)
+        return found
 
     async def faults(self, owner: str, prompt_id: str) -> frozenset[str]:
         """Say what went wrong with earlier attempts of a person for a prompt; nothing of them is opened."""

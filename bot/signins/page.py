@@ -97,11 +97,11 @@ class Page:
         return _STATUS.get(self.kind, 200) if not self.problem else 422
 
 
-_STATUS: Final = {
+_STATUS: Final = {  # nothing above 499: proxies put a page of their own in the place of such answers
     PageKind.EXPIRED: 410,
     PageKind.USED: 409,
     PageKind.OTHER_BROWSER: 403,
     PageKind.OTHER_PERSON: 403,
-    PageKind.FAILED: 502,
+    PageKind.FAILED: 400,
     PageKind.NOT_FOUND: 404,
 }

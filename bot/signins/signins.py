@@ -29,7 +29,9 @@ from bot.signins.page import Page, PageKind
 from bot.signins.proofs import Proofs, channel_of
 from bot.signins.settle import Settling
 from bot.signins.values import Done, Go, Offer
+from bot.turn.state import Purpose
 from channels.contract import Channel
+from durable_core.errors import NotFound
 from durable_core.failpoints import hit
 from durable_core.ids import new_id
 from durable_core.store import Store
@@ -88,7 +90,10 @@ class SignIns:
 
     async def offer(self, prompt_id: str) -> Offer:
         """Make a fresh link for whoever a sign-in prompt asks; the caller tells it to nobody else. Raises: NotFound."""
-        return await self._offers.for_prompt(await self.store.prompt(prompt_id))
+        prompt = await self.store.prompt(prompt_id)
+        if prompt.kind != Purpose.SIGN_IN.value:
+            raise NotFound("prompt", prompt_id)
+        return await self._offers.for_prompt(prompt)
 
     async def offer_app(self, connection: OAuthConnection, by: Principal) -> Offer:
         """Make a link to connect the app's own account, for an operator."""

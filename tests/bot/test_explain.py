@@ -9,14 +9,16 @@ import pytest
 
 from bot.answerers import group
 from bot.approvals import Approval, always, over
+from bot.connections.connection import OAuthConnection
 from bot.context import ToolContext
 from bot.deciding import Deciding
 from bot.explain import explain, length
 from bot.masks import Secret
 from bot.policies import auto, deny, never, once
+from bot.principal import Principal
 from bot.routes import address, escalate
 from bot.tools import tool
-from tests.bot.people import ALICE, BOB, FARAH
+from tests.bot.people import ALICE, BOB, FARAH, NOBODY
 
 
 async def refund(ctx: ToolContext, amount: int, token: Annotated[str, Secret] = "t") -> None:
@@ -133,3 +135,26 @@ async def test_who_may_answer_is_said_with_what_they_may_change() -> None:
 )
 def test_a_time_is_said_in_its_two_largest_units(time: timedelta, words: str) -> None:
     assert length(time) == words
+
+
+HUB = OAuthConnection("hub", title="GitHub", scopes=("repo",))
+SHOP = OAuthConnection("shop", title="Shop", owner="app")
+
+
+async def accounts(*connections: OAuthConnection, who: Principal = ALICE, **more: Any) -> list[tuple[str, str, str]]:
+    gates = await explain(tool(connections=connections, **more)(refund), who, {"amount": 5})
+    told: list[tuple[str, str, str]] = [(gate.name, gate.stand, gate.says) for gate in gates]
+    return told[3 if "approval" not in more else 6 :]
+
+
+async def test_accounts_come_last() -> None:
+    words = "It acts with Alice's account at GitHub (repo). Without one, Alice alone is asked to connect it, within 1 day."
+    assert await accounts(HUB) == [("sign-in", "asks", words)]
+    assert await accounts(HUB, approval=always) == [("sign-in", "asks", words)]
+    assert await accounts(SHOP) == [
+        ("account", "passes", "It acts with the app's own account at Shop."),
+        ("run", "passes", "It runs at once, as Alice."),
+    ]
+    assert await accounts(HUB, who=NOBODY) == [
+        ("sign-in", "stops", "It acts with the account of whoever asks at GitHub, and nobody does.")
+    ]

@@ -143,3 +143,9 @@ def test_strangers_lead_nowhere_trusted() -> None:
     assert client.check("http://127.0.0.1:8700/token", named_by="http://127.0.0.1:8700/.well-known/openid-configuration")
     with pytest.raises(NotAllowed):
         client.check("http://127.0.0.1:8700/token", named_by="https://provider.example/.well-known/openid-configuration")
+
+
+@pytest.mark.parametrize("origin", ["", "127.0.0.1", "localhost:", "/demo", "http://"])
+def test_trust_in_what_is_no_origin_is_refused(origin: str) -> None:
+    with pytest.raises(ValueError, match=r"takes origins|URL|scheme"):
+        Outgoing(trusted=[origin])

@@ -166,6 +166,11 @@ async def test_what_the_environment_says_of_proxies_is_not_followed(here: Raw, m
     finally:
         await outgoing.close()
     assert here.connections == 0
+    async with listening(answer(b"[]")) as trusted:
+        outgoing = Outgoing(trusted=[trusted.origin])
+        assert (await outgoing.fetch("GET", trusted.origin)).json() == []
+        await outgoing.close()
+    assert here.connections == 0
 
 
 # Answers of trusted origins, which may be hostile as well

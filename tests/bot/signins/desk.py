@@ -82,14 +82,17 @@ class Chat(Channel):
 
 
 class Replicas:
-    """Whichever replica a balancer chose: the one that a test names."""
+    """Whichever replica a balancer chose: the one that a test names, or each in its turn."""
 
     def __init__(self, replicas: list[SignIns]) -> None:
         self.all = replicas
         self.turn = 0
+        self.alternate = False
 
     @property
     def one(self) -> SignIns:
+        if self.alternate:
+            self.turn = (self.turn + 1) % len(self.all)
         return self.all[self.turn]
 
     def public_url(self) -> str:
@@ -212,23 +215,32 @@ def _described(provider: Authority, *, discovered: bool) -> dict[str, Any]:
 
 @asynccontextmanager
 async def open_desk(
-    folder: Path, *, discovered: bool = False, patience: float = 8.0, trusted: Sequence[str] = (), **connection: Any
+    folder: Path,
+    *,
+    postgres_url: str = "",
+    discovered: bool = False,
+    patience: float = 8.0,
+    trusted: Sequence[str] = (),
+    **connection: Any,
 ) -> AsyncIterator[Desk]:
-    """Open a store, a provider, two replicas and a server."""
+    """Open a database, a provider, two replicas with a store each, and a server."""
     database = folder / "moorings.db"
-    upgrade(f"sqlite:///{database}")
+    if not postgres_url:
+        upgrade(f"sqlite:///{database}")
     clock, chat = ManualClock(START_MS), Chat()
-    store = open_store(f"sqlite:///{database}", keys=KeyRing.parse(KEYS), clock=clock)
-    await store.open()
+    keys = KeyRing.parse(KEYS)
+    stores = [open_store(postgres_url or f"sqlite:///{database}", keys=keys, clock=clock) for _ in range(2)]
+    for store in stores:
+        await store.open()
     async with authority() as provider:
         made = OAuthConnection("tracker", **(_described(provider, discovered=discovered) | connection))
         outgoing = Outgoing(trusted=[provider.url, *trusted])
         everything = [
             Connections({"tracker": made}, store=store, outgoing=lambda: outgoing, public_url="http://127.0.0.1:1")
-            for _ in range(2)
+            for store in stores
         ]
         replicas = Replicas(
-            [SignIns(store=store, connections=one, channels={"chat": chat}, patience=patience) for one in everything]
+            [SignIns(store=one.store, connections=one, channels={"chat": chat}, patience=patience) for one in everything]
         )
         runner = runner_of(build_app(replace(FakeApp(), sign_ins=replicas)), drain=1)
         await runner.setup()
@@ -238,7 +250,7 @@ async def open_desk(
             one.public_url = url
         try:
             yield Desk(
-                store=store,
+                store=stores[0],
                 clock=clock,
                 provider=provider,
                 connection=made,
@@ -254,7 +266,8 @@ async def open_desk(
                 await replica.close()
             await runner.cleanup()
             await outgoing.close()
-            await store.close()
+            for store in stores:
+                await store.close()
 
 
 async def through(desk: Desk, browser: Browser, prompt_id: str) -> tuple[Offer, Shown]:

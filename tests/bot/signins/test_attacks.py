@@ -82,7 +82,7 @@ async def test_a_state_with_the_right_attempt_and_a_guessed_secret(desk: Desk, a
     _, back = await away(desk, alice, prompt_id)
     state = parse_qs(urlsplit(back).query)["state"][0]
     page = await alice.open(changed(back, state=f"{state[:-4]}AAAA", code="mallorys"))
-    assert page.status == 502
+    assert page.status == 400
     assert "earlier try" in page.text
     assert desk.provider.exchanged == []
     assert (await alice.open(back)).status == 200
@@ -166,8 +166,8 @@ async def test_a_link_opened_by_another_person_who_has_no_code(desk: Desk, alice
         assert page.status == 422
         assert f"{left} {'try is' if left == 1 else 'tries are'} left" in page.text
     page = await mallory.press(code=wrong[4])
-    assert page.status == 502
-    assert (await mallory.post(offer.url, site="same-origin", code=offer.code or "")).status == 502
+    assert page.status == 400
+    assert (await mallory.post(offer.url, site="same-origin", code=offer.code or "")).status == 400
     assert desk.provider.authorized == []
     await nothing_came_of_it(desk, prompt_id)
     [(who, line)] = await desk.lines()
@@ -273,7 +273,7 @@ async def test_the_platforms_answer_of_somebody_elses_sign_in(
     await mallory.open(own.url)
     his = parse_qs(urlsplit((await mallory.press()).next).query)["state"][0]
     page = await mallory.open(changed(back, state=his))
-    assert page.status == 502
+    assert page.status == 400
     assert proving.provider.authorized == []
     await nothing_came_of_it(proving, prompt_id)
 
@@ -284,7 +284,7 @@ async def test_a_person_who_refuses_to_be_proven(proving: Desk, oidc: OidcPeer, 
     offer = await proving.offered(prompt_id)
     await alice.open(offer.url)
     page = await alice.open(await oidc.sign_in((await alice.press()).next, deny=True))
-    assert page.status == 502
+    assert page.status == 400
     assert "Chat did not say who you are." in page.text
     assert (await proving.offered(prompt_id)).code is None
     await nothing_came_of_it(proving, prompt_id)
@@ -297,7 +297,7 @@ async def test_the_account_of_another_person(desk: Desk, mallory: Browser) -> No
     desk.provider.account = {"sub": "m-1", "name": "mallory@tracker", "email": "mallory@example.test", "email_verified": True}
     prompt_id = await desk.asked()
     _, page = await through(desk, mallory, prompt_id)
-    assert page.status == 502
+    assert page.status == 400
     assert desk.provider.revoked == ["CANARY-refresh", "CANARY-access"]
     await nothing_came_of_it(desk, prompt_id)
     [(who, line)] = await desk.lines()
@@ -315,7 +315,7 @@ async def test_a_code_is_injected(desk: Desk, alice: Browser, mallory: Browser) 
     _, his = await away(desk, mallory, await desk.asked(who=MALLORY))
     _, back = await away(desk, alice, prompt_id)
     page = await alice.open(changed(back, code=parse_qs(urlsplit(his).query)["code"][0]))
-    assert page.status == 502
+    assert page.status == 400
     assert "invalid_grant" in page.text
     await nothing_came_of_it(desk, prompt_id)
 
@@ -327,7 +327,7 @@ async def test_a_mix_up_of_providers(tmp_path: Path, alice: Browser, issuer: str
         desk.provider.callback = {"iss": issuer}
         prompt_id = await desk.asked()
         _, page = await through(desk, alice, prompt_id)
-        assert page.status == 502
+        assert page.status == 400
         assert "can't be trusted" in page.text
         assert desk.provider.exchanged == []
         await nothing_came_of_it(desk, prompt_id)
@@ -508,7 +508,7 @@ async def test_ssrf_through_discovery(tmp_path: Path, alice: Browser, field: str
         desk.provider.metadata = {field: inside}
         prompt_id = await desk.asked()
         _, page = await through(desk, alice, prompt_id)
-        assert page.status == 502
+        assert page.status == 400
         assert inside not in page.html
         assert "Tracker gave an answer that can't be trusted." in page.text
         await nothing_came_of_it(desk, prompt_id)
@@ -544,7 +544,7 @@ async def test_metadata_of_another_issuer(tmp_path: Path, alice: Browser) -> Non
         desk.provider.metadata = {"issuer": "https://accounts.example"}
         prompt_id = await desk.asked()
         _, page = await through(desk, alice, prompt_id)
-        assert page.status == 502
+        assert page.status == 400
         assert desk.provider.authorized == []
         await nothing_came_of_it(desk, prompt_id)
 

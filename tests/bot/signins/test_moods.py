@@ -51,7 +51,7 @@ async def test_a_bad_answer_stores_nothing_and_can_be_tried_again(desk: Desk, al
     desk.provider.raw = (mood.status, b"<html>" if mood.body is None else json.dumps(mood.body).encode())
     prompt_id = await desk.asked()
     offer, page = await through(desk, alice, prompt_id)
-    assert page.status == 502
+    assert page.status == 400
     assert mood.told in page.text
     assert await desk.lines() == [("chat:alice", mood.told)]
     assert (await desk.prompt(prompt_id)).outcome is None
@@ -73,7 +73,7 @@ async def test_a_provider_that_is_down(desk: Desk, alice: Browser) -> None:
     back = (await alice.go_on(follow=False)).headers["Location"]
     await desk.provider.stop()
     page = await alice.open(back)
-    assert page.status == 502
+    assert page.status == 400
     assert f"Tracker did not answer. {AGAIN}" in page.text
     assert await desk.lines() == [("chat:alice", f"Tracker did not answer. {AGAIN}")]
 
@@ -85,7 +85,7 @@ async def test_a_provider_that_describes_itself_and_is_down_leaves_the_link_good
         offer = await desk.offered(prompt_id)
         await alice.open(offer.url)
         page = await alice.press(code=offer.code or "")
-        assert page.status == 502
+        assert page.status == 400
         assert await desk.lines() == [("chat:alice", f"Tracker did not answer. {AGAIN}")]
         await desk.provider.start()
         await alice.open(offer.url)
@@ -114,7 +114,7 @@ async def test_less_than_was_asked_for_ends_the_call_with_the_reason(desk: Desk,
     prompt_id = await desk.asked(scopes=("issues", "read"))
     _, page = await through(desk, alice, prompt_id)
     told = "Tracker did not allow all that is needed: issues is missing. Nothing was connected."
-    assert page.status == 502
+    assert page.status == 400
     assert told in page.text
     prompt = await desk.prompt(prompt_id)
     assert (prompt.outcome, prompt.option_id) == (PromptOutcome.DENIED, "declined")

@@ -239,7 +239,7 @@ async def test_the_providers_word_for_an_address_is_a_proof(desk: Desk, alice: B
         assert page.status == 200
         assert await desk.note(prompt_id) == CONNECTED
         return
-    assert page.status == 502
+    assert page.status == 400
     assert (await desk.attempt(offer)).stage is Stage.FAILED
     assert await desk.credential() is None
     assert desk.provider.revoked == ["CANARY-refresh", "CANARY-access"]

@@ -80,7 +80,7 @@ async def test_clocks_that_are_far_apart(real: Desk, oidc: OidcPeer, alice: Brow
     back = await oidc.sign_in(leaving)
     oidc.settings(skew=seconds)
     page = await alice.open(back)
-    assert page.status == 502
+    assert page.status == 400
     assert "Tracker gave an answer that can't be trusted." in page.text
     assert await real.credential() is None
     assert (await real.prompt(prompt_id)).outcome is None
@@ -93,7 +93,7 @@ async def test_an_answer_that_is_lost_after_the_code_was_spent(real: Desk, oidc:
     oidc.plan("/token", drop="after")
     prompt_id = await real.asked(scopes=SCOPES)
     page = await through(real, oidc, alice, prompt_id)
-    assert page.status == 502
+    assert page.status == 400
     assert "Tracker did not answer." in page.text
     assert len(oidc.asked()) == 1
     assert (await through(real, oidc, alice, prompt_id)).status == 200
@@ -108,6 +108,6 @@ async def test_its_word_for_an_address_is_a_proof(real: Desk, oidc: OidcPeer, al
     if login == "alice":
         assert page.status == 200
         return
-    assert page.status == 502
+    assert page.status == 400
     assert await real.credential() is None
     assert (await real.offered(prompt_id)).code is not None

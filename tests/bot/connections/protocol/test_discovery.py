@@ -9,8 +9,8 @@ import pytest
 from multidict import MultiDict
 
 from bot.connections.protocol import Provider, ProviderDown, ProviderNonsense
-from bot.connections.protocol.calls import allowed
-from bot.connections.protocol.discovery import covers, inserted
+from bot.connections.protocol.discovery import covers, inserted, read_endpoints, read_resource
+from bot.connections.protocol.reading import Answer
 from bot.outgoing import Outgoing
 from tests.bot.connections.protocol.asking import PUBLIC, SignIn
 from tests.bot.connections.protocol.hostile import Hostile
@@ -72,13 +72,21 @@ async def test_a_description_leads_to_no_address_that_may_not_be_asked(
 
 async def test_a_strangers_description_leads_to_no_trusted_address(hostile: Hostile) -> None:
     """The app trusts its own address; a provider that it doesn't trust must not lead it there."""
-    inner = "http://127.0.0.1:8700"
+    inner, stranger = "http://127.0.0.1:8700", "https://provider.example"
     trusting = Outgoing(trusted=[hostile.origin, inner])
     hostile.describe(token_endpoint=f"{inner}/token")
     assert (await hostile.provider(trusting).endpoints()).token == f"{inner}/token"
-    with pytest.raises(ProviderNonsense):
-        allowed(trusting, f"{inner}/token", named_by="https://provider.example", what="it")
     await trusting.close()
+    for name in ("token_endpoint", "jwks_uri", "userinfo_endpoint", "registration_endpoint"):
+        with pytest.raises(ProviderNonsense, match="nowhere that may be asked"):
+            read_endpoints(trusting, Answer({"issuer": stranger, name: f"{inner}/x"}, "it"), stranger)
+    for server in (f"{stranger}/mcp", inner):
+        described = Answer({"resource": server, "authorization_servers": [inner]}, "it")
+        if server == inner:
+            assert read_resource(trusting, described, server).issuer == inner
+        else:
+            with pytest.raises(ProviderNonsense, match="nowhere that may be asked"):
+                read_resource(trusting, described, server)
 
 
 @pytest.mark.parametrize(
