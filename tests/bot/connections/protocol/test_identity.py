@@ -23,7 +23,9 @@ NOW = int(time.time())
 
 @pytest.fixture
 def provider(hostile: Hostile, reaching: Outgoing) -> Provider:
-    return hostile.provider(reaching)
+    """Both clocks stand still: a test may run long after this module was read."""
+    hostile.time = NOW
+    return Provider(hostile.provider(reaching).connection, reaching, public_url=PUBLIC, now=lambda: float(NOW))
 
 
 async def exchange(provider: Provider, hostile: Hostile, id_token: Any) -> TokenGrant:
