@@ -16,7 +16,7 @@ from bot.connections.connection import APP, Need, OAuthConnection
 from bot.connections.credentials import KIND, Credential, Listed, about_of, entry_name, listed, opened, value_of
 from bot.connections.errors import AccountUnreachable, NotConnected, PrincipalRequired, Reason, Unauthorized, UnknownAccount
 from bot.connections.lent import Lent
-from bot.connections.tokens import LEASE_MS, Tokens
+from bot.connections.tokens import LEASE_MS, Tokens, issued_here
 from durable_core.ids import new_id
 from durable_core.model import VaultWrite
 
@@ -265,7 +265,7 @@ class Connections:
             if not token:
                 continue
             try:
-                offered |= await provider.revoke(token, hint)
+                offered |= await issued_here(provider, credential) and await provider.revoke(token, hint)
             except ProtocolError as error:
                 failed = True
                 log.warning("%s was forgotten here, but its %s could not be revoked there: %s", connection.name, hint, error)

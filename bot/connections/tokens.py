@@ -264,6 +264,9 @@ class Tokens:
         reason = ""
         for _ in range(2):
             try:
+                if not await issued_here(provider, found.credential):
+                    log.warning("%s is served by another provider than the one that gave a token of it", name)
+                    return None
                 if wanted.by_itself:
                     return await provider.client_credentials(_union(wanted.need.scopes, found.credential.scopes))
                 return await provider.refresh(found.credential.refresh_token or "", scopes=())
@@ -292,6 +295,15 @@ class Tokens:
                 except CommitUnknown as error:  # it may stand: then this version is over, and a second write changes nothing
                     raise Unavailable(str(error)) from error
         raise AssertionError("a retry ends by a result or an error")
+
+
+async def issued_here(provider: Provider, credential: Credential) -> bool:
+    """Tell whether a credential is of the provider that is asked now.
+
+    An MCP server names who signs people in to it, and may name another one any day: that one is shown no token of the first.
+    """
+    issuer = (await provider.endpoints()).issuer
+    return not credential.issuer or credential.issuer == issuer
 
 
 def _gone(wanted: _Wanted) -> Exception:

@@ -125,8 +125,8 @@ class ConnectRoutes:
             except Exception as error:  # noqa: BLE001 - logged, and told as an id
                 error_id = new_error_id()
                 _log.exception("%s %s failed (%s)", request.method, _pattern(request), error_id, exc_info=error)
-                reason = f"Something went wrong here. The server's log has it under {error_id}."
-                page, status = Page(kind=PageKind.FAILED, reason=reason, again=True), HTTPStatus.INTERNAL_SERVER_ERROR
+                page = Page(kind=PageKind.FAILED, reason="Something went wrong here.", error_id=error_id, again=True)
+                status = HTTPStatus.INTERNAL_SERVER_ERROR
             return self._page(page, status=status)
 
         return shielded

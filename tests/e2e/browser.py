@@ -31,28 +31,36 @@ FLAGS = (
 _DESK: ViewportSize = {"width": 1280, "height": 800}
 _PHONE: ViewportSize = {"width": 390, "height": 844}
 _THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+_REFUSED = re.compile(r"the server responded with a status of [45]\d\d")
 _LOST = re.compile(r"net::ERR_(CONNECTION_|EMPTY_RESPONSE|INCOMPLETE|NETWORK|SOCKET)")
 
 
 class Visit:
     """A page and what the browser said about it."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: Page, *, theirs: str = "") -> None:
+        """Watch a page. What pages at `theirs` do, another site's origin, is not ours to judge."""
         self.page = page
+        self.theirs = theirs
         self.complaints: list[str] = []
         self.abroad: list[str] = []
         self.outage_expected = False
+        self.refusals_expected = False
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("console", self._heard)
         page.on("request", self._asked)
 
     def _heard(self, line: ConsoleMessage) -> None:
-        if line.type in {"error", "warning"} and not (self.outage_expected and _LOST.search(line.text)):
+        expected = (self.outage_expected and _LOST.search(line.text)) or (self.refusals_expected and _REFUSED.search(line.text))
+        if line.type in {"error", "warning"} and not expected and not self._is_theirs(line.location["url"], self.page.url):
             self.complaints.append(line.text)
 
     def _asked(self, request: Request) -> None:
-        if urlsplit(request.url).hostname != "127.0.0.1":
+        if urlsplit(request.url).hostname != "127.0.0.1" and not self._is_theirs(self.page.url):
             self.abroad.append(request.url)
+
+    def _is_theirs(self, *addresses: str) -> bool:
+        return bool(self.theirs) and any(address.startswith(f"{self.theirs}/") for address in addresses)
 
     async def open(self, address: str) -> None:
         await self.page.goto(address)
@@ -120,11 +128,11 @@ async def browsing() -> AsyncIterator[Browser]:
 
 
 @asynccontextmanager
-async def visiting(browser: Browser) -> AsyncIterator[Visit]:
+async def visiting(browser: Browser, *, theirs: str = "") -> AsyncIterator[Visit]:
     """Open a page in a profile of its own; afterwards, the browser has complained of nothing and asked no other host."""
     context = await browser.new_context(viewport=_DESK)
     context.set_default_timeout(20_000)
-    visit = Visit(await context.new_page())
+    visit = Visit(await context.new_page(), theirs=theirs)
     try:
         yield visit
     finally:

@@ -119,6 +119,8 @@ def _text(name: str, value: str) -> str:
         return words.linkable(value) or ""
     if name in _PATHS:
         return words.own_path(value)
+    if name == "agent":
+        return words.capital(words.name(value))
     if name in _PROSE:
         return words.prose(value)
     return words.term(value) if name in _TERMS else words.name(value)

@@ -28,6 +28,11 @@ def name(text: str, *, most: int = _MOST_NAME) -> str:
     return _visible(cut)
 
 
+def capital(text: str) -> str:
+    """Write an agent's name as the name that it is: in code it is an identifier, "helper"."""
+    return text[:1].upper() + text[1:]
+
+
 def term(text: str) -> str:
     """Show a word that has to be told exactly, such as a scope or a tool's name: as a name, but longer."""
     return name(text, most=_MOST_TERM)

@@ -73,6 +73,7 @@ class ToldProvider:
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     busy: asyncio.Event = field(default_factory=asyncio.Event)
     number: int = 1
+    issuer: str | None = "https://tracker.example"
 
     def __post_init__(self) -> None:
         self.gate.set()
@@ -90,7 +91,7 @@ class ToldProvider:
         return self.revokes
 
     async def endpoints(self) -> Endpoints:
-        return Endpoints("https://tracker.example")
+        return Endpoints(self.issuer)
 
     async def _answer(self, shown: str) -> TokenGrant:
         self.asked.append(shown)

@@ -36,6 +36,7 @@ ATTACKS = {
     "an own user": "https://alice@api.tracker.example/x",
     "an empty user": "https://@api.tracker.example/x",
     "another scheme": "http://api.tracker.example/x",
+    "another scheme on the same port": "http://api.tracker.example:443/x",
     "no web at all": "ftp://api.tracker.example/x",
     "a file": "file:///etc/passwd",
     "another port": "https://api.tracker.example:8443/x",

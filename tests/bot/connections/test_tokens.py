@@ -388,6 +388,24 @@ async def test_another_client_or_provider_uses_nothing_of_the_one_before(store: 
     assert await now.listed() == []
 
 
+async def test_a_token_is_shown_to_nobody_but_the_provider_that_gave_it(
+    store: Store, provider: ToldProvider, clock: ManualClock
+) -> None:
+    """An MCP server may name another provider any day, one that collects refresh tokens."""
+    one = replica(store, provider)
+    await one.keep(tracker(), ALICE.id, grant(1), ACCOUNT)
+    await one.keep(tracker(), BOB.id, grant(11), ACCOUNT)
+    provider.issuer = "https://evil.example"
+    assert (await one.disconnect(tracker(), BOB.id)).revoked is None
+    clock.advance(HOUR)
+    assert await one.check([need()], ALICE) == NeedsSignIn(need(), "refused", ("issues",))
+    assert (provider.asked, provider.revoked) == ([], [])
+    await one.keep(tracker(), ALICE.id, grant(2), ACCOUNT)
+    clock.advance(HOUR)
+    assert await one.check([need()], ALICE) == Ready()
+    assert provider.asked == ["c4nary-refresh-2"]
+
+
 async def test_lists_say_whose_account_and_nothing_secret(store: Store, provider: ToldProvider) -> None:
     one = replica(store, provider)
     await one.keep(tracker(), ALICE.id, grant(1), ACCOUNT)

@@ -96,6 +96,7 @@ def test_names_keep_what_their_script_needs_and_hide_nothing() -> None:
     assert words.name("क्\u200dष") == "क्\u200dष"
     assert words.name("git\u200chub") == "git\\u200chub"
     assert words.name("moc.\u202ebuhtig") == "moc.\\u202ebuhtig"
+    assert "Ops-bot for Alice" in Read(draw(replace(CONFIRM, agent="ops-bot"))).text
     assert words.name("\u200d") == "\\u200d"
     assert words.name("x" * 400) == "x" * 64 + "…"
     assert words.term("x" * 400) == "x" * 160 + "…"
