@@ -28,7 +28,7 @@ async def test_connect(desk: Desk, alice: Browser) -> None:
     assert offer.code in offer.words
     page = await alice.open(offer.url)
     assert page.status == 200, page.text
-    for told in ("Tracker", "open_issue", "issues", "Alice", "helper"):
+    for told in ("Tracker", "open_issue", "issues", "Alice", "Helper"):
         assert told in page.text
     page = await alice.press(code=offer.code)
     assert page.status == 200, page.text
