@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from bot.signins.attempt import ENDED, Attempt, Stage
+from bot.signins.device import Devices
 from bot.signins.exchange import AGAIN, Exchange, failed
 from bot.signins.keeping import Attempts, Kept
 from bot.signins.settle import Settling
@@ -33,6 +34,7 @@ class Driving:
     attempts: Attempts
     exchange: Exchange
     settling: Settling
+    devices: Devices
     patience: float = WAIT_SECONDS
     """How many seconds a browser is kept waiting."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -96,6 +98,10 @@ class Driving:
         match kept.attempt.stage:
             case Stage.RETURNED:
                 await self._drive(kept)
+            case Stage.POLLING:
+                ended = await self.devices.ask(kept)
+                if ended is not None:
+                    await self.tell(ended)
             case Stage.EXCHANGING:
                 title = self.exchange.title(kept.attempt)
                 reason = f"It was cut off while {title} was asked, so it isn't certain what {title} gave. {AGAIN}"

@@ -93,6 +93,10 @@ class Exchange:
             log.info("sign-in %s: connected", taken.attempt.attempt_id)
         return found
 
+    async def give_back(self, connection: OAuthConnection, grant: TokenGrant) -> None:
+        """Revoke what isn't kept, as far as that can be done."""
+        await _give_back(self.connections.provider(connection), grant)
+
     def title(self, attempt: Attempt) -> str:
         """Name the account as people do."""
         connection = self.connections.by_name.get(attempt.connection)
@@ -123,9 +127,11 @@ class Exchange:
             )
             return failed(attempt, "scopes", lacks)
         if attempt.proof is Proof.EMAIL and not await self._is_theirs(attempt, account):
+            device = connection.grant == "device"
+            then = "it has to be the account with that address." if device else "the next link asks for a code."
             other = (
                 f"The account at {connection.title} has no verified e-mail address that is {attempt.person}'s here, so it "
-                f"isn't certain whose it is. {AGAIN[:-1]}: the next link asks for a code."
+                f"isn't certain whose it is. {AGAIN[:-1]}: {then}"
             )
             return failed(attempt, "email", other)
         return attempt

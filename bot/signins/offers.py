@@ -16,6 +16,7 @@ from bot.connections.connection import Need, OAuthConnection
 from bot.connections.connections import Connections
 from bot.principal import Principal
 from bot.signins.attempt import MINUTE_MS, VALID_MS, Attempt, Proof
+from bot.signins.device import Devices
 from bot.signins.keeping import Attempts
 from bot.signins.proofs import Proofs
 from bot.signins.secrets import hashed, joined, new_code, new_secret
@@ -35,6 +36,7 @@ class Offers:
     connections: Connections
     proofs: Proofs
     settling: Settling
+    devices: Devices
     public_url: Callable[[], str]
 
     async def for_prompt(self, prompt: Prompt) -> Offer:
@@ -79,6 +81,8 @@ class Offers:
 
     async def make(self, attempt: Attempt, connection: OAuthConnection) -> Offer:
         """Keep an attempt and return the way to it; only here its secrets are in clear."""
+        if connection.grant == "device":
+            return await self.devices.begin(attempt, connection)
         attempt_id, secret = attempt.attempt_id, new_secret()
         code = new_code() if attempt.proof is Proof.CODE else None
         expires_at = await self.attempts.store.now() + VALID_MS
