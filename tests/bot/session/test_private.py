@@ -10,6 +10,7 @@ from typing import Any
 from bot.context import ToolContext
 from bot.history import AssistantItem, Call, ResultItem, ResultStatus, Trust, UserItem, from_json, to_json
 from bot.policies import auto
+from bot.session.handoff import said
 from bot.session.private import seen_by, shown_to
 from bot.sessions import Sessions
 from bot.tools import Tool, tool
@@ -74,6 +75,37 @@ async def test_what_was_posted_of_it_is_there_for_all(thread: Thread) -> None:
     await thread.work()
     texts = [item.text for item in thread.model.requests[-1].history if isinstance(item, AssistantItem)]
     assert f"it says {SEEN}" in texts
+
+
+async def test_what_the_model_made_of_it_on_its_way_is_not_seen_by_others_either(thread: Thread) -> None:
+    """Nobody heard what it said beside its calls, nor what it gave to them."""
+    accounts = with_accounts(thread)
+    accounts.keep(HUB)
+    beside = calls(("look", {"what": f"x for {SEEN}"}), text=f"it says {SEEN}; I look further")
+    thread.model.script = [calls(("read_issue", {})), beside, says("all is well")]
+    await thread.say("go")
+    await thread.work()
+    await thread.say("and?", ALICE)
+    await thread.work()
+    assert str(thread.model.requests[-1].history).count(SEEN) > 2
+    thread.hire("w2")
+    await thread.say("what did you find?", BOB)
+    await thread.work()
+    history = thread.model.requests[-1].history
+    assert SEEN not in str(history)
+    assert [item.text for item in history if isinstance(item, AssistantItem)][:3] == ["", HIDDEN, "all is well"]
+    assert [text for _, text in results(thread)] == [HIDDEN, HIDDEN]
+
+
+async def test_nor_by_whoever_is_told_of_it_in_a_new_session(thread: Thread) -> None:
+    accounts = with_accounts(thread)
+    accounts.keep(HUB)
+    beside = calls(("look", {}), text=f"it says {SEEN}")
+    thread.model.script = [calls(("look", {}), text="first I look"), calls(("read_issue", {})), beside, says("all is well")]
+    await thread.say("go")
+    await thread.work()
+    lines = said(await thread.store.steps(thread.run_id))
+    assert lines == ["Alice: go", "assistant: first I look", "assistant: all is well"]
 
 
 async def test_readers_of_the_api_see_their_own(thread: Thread) -> None:
