@@ -75,6 +75,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "authorizing": ("Authorized", "NotAuthorized"),
     "claiming": ("KeyClaim", "StoreCall"),
     "clock": ("Clock", "DatabaseClock", "ManualClock"),
     "context": ("ChildHandle", "StepContext", "WorkflowContext", "step_context"),
