@@ -115,6 +115,13 @@ class Connections:
                 return found
         return Ready()
 
+    async def connected_since(self, need: Need, requester: Principal, since: int) -> bool:
+        """Tell whether a person has signed in, at a moment or after it, to all that is needed."""
+        if not isinstance(await self._check(need, requester), Ready):
+            return False
+        kept = await self.credential(need.connection, self.owner_of(need.connection, requester))
+        return kept is not None and kept.signed_in_at >= since
+
     async def _check(self, need: Need, requester: Principal) -> Check:
         connection = need.connection
         owner = self.owner_of(connection, requester)

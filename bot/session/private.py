@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from bot.history import Item, ResultItem, UserItem
+
+_FOUND: Final = frozenset({"result", "text"})
+"""What of an event holds words of a service that was asked with somebody's account."""
 
 
 def seen_by(history: Sequence[Item], principal: str) -> tuple[Item, ...]:
@@ -27,11 +30,11 @@ def seen_by(history: Sequence[Item], principal: str) -> tuple[Item, ...]:
 
 
 def shown_to(data: Mapping[str, Any], reader: str) -> Mapping[str, Any]:
-    """Return an event's data for a reader; ``private_to`` in it says whose its result is."""
+    """Return an event's data for a reader; ``private_to`` in it says whose its result is, or what was told on the way to it."""
     owner = data.get("private_to")
-    if owner is None or owner["id"] == reader or "result" not in data:
+    if owner is None or owner["id"] == reader:
         return data
-    return {**data, "result": hidden(str(owner["name"]))}
+    return {name: hidden(str(owner["name"])) if name in _FOUND else value for name, value in data.items()}
 
 
 def hidden(name: str) -> str:

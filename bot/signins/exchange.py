@@ -49,7 +49,7 @@ class Exchange:
         taken = await self.attempts.move(kept, replace(attempt, stage=Stage.EXCHANGING, code=""))
         if taken is None:
             return await self.attempts.find(attempt.attempt_id) or kept
-        if connection is None:
+        if connection is None or connection.identity != attempt.provider:
             gone = "The app that asked doesn't know this account any more. Nothing was connected."
             return await self._end(taken, failed(taken.attempt, "gone", gone))
         return await self.keep(taken, connection, code=attempt.code)
@@ -141,7 +141,7 @@ class Exchange:
             return False
         who = Principal(attempt.principal, attempt.person, Standing.UNKNOWN, channel=channel_of(attempt.principal))
         known = await self.proofs.email_of(who, attempt.address)
-        return bool(known) and known.strip().casefold() == account.email.strip().casefold()
+        return bool(known) and _folded(known) == _folded(account.email)
 
 
 def failed(attempt: Attempt, fault: str, reason: str) -> Attempt:
@@ -176,6 +176,12 @@ async def _give_back(provider: Provider, grant: TokenGrant) -> None:
         await provider.revoke(grant.access_token, "access_token")
     except ProtocolError as error:
         log.info("what isn't kept could not be revoked: %s", type(error).__name__)
+
+
+def _folded(email: str) -> str:
+    """Return an address as two are compared: capitals count for nothing in ASCII, and letters that only look alike are others."""
+    bare = email.strip()
+    return bare.lower() if bare.isascii() else bare
 
 
 def _shown(account: Account | None) -> str:

@@ -190,7 +190,7 @@ class SignIns:
         attempt, known = kept.attempt, self.connections.by_name.get(connection)
         done = Done(attempt_id=attempt.attempt_id)
         spent = replace(attempt, state_hash="", spent_hash=attempt.state_hash)
-        if known is None:
+        if known is None or known.identity != attempt.provider:
             gone = "The app doesn't know this account any more. Nothing was connected."
             await self.driving.ended(kept, failed(spent, "gone", gone))
             return done

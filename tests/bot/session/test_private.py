@@ -31,6 +31,20 @@ async def fetched(thread: Thread, *more: Tool) -> None:
     await ask(thread, ("read_issue", {}), ("look", {}), ("order", {}))
 
 
+async def told(thread: Thread, who: Any, kind: str, name: str) -> list[Any]:
+    """What a reader of the API is told by events of a kind."""
+    sessions = Sessions(
+        store=thread.store,
+        streams=Streams(thread.store),
+        prompts=thread.prompts,
+        agents=["support"],
+        deployment="d",
+        lifetime_ms=None,
+    )
+    events = [event async for event in await sessions.events(who, thread.run_id, start=0, follow=False)]
+    return [event["data"][name] for event in events if event["type"] == kind]
+
+
 async def test_other_people_s_turns_do_not_see_it_the_person_s_own_do(thread: Thread) -> None:
     await fetched(thread)
     assert [text for _, text in results(thread)] == [SEEN, "saw x", "order as Alice with token-3"]
@@ -66,21 +80,28 @@ async def test_readers_of_the_api_see_their_own(thread: Thread) -> None:
     await fetched(thread)
     await thread.say("me too", BOB)
     await thread.work()
-    sessions = Sessions(
-        store=thread.store,
-        streams=Streams(thread.store),
-        prompts=thread.prompts,
-        agents=["support"],
-        deployment="d",
-        lifetime_ms=None,
-    )
 
     async def read(who: Any) -> list[Any]:
-        events = [event async for event in await sessions.events(who, thread.run_id, start=0, follow=False)]
-        return [event["data"]["result"] for event in events if event["type"] == "action.result"]
+        return await told(thread, who, "action.result", "result")
 
     assert sorted(await read(ALICE)) == sorted([SEEN, "saw x", "order as Alice with token-3"])
     assert sorted(await read(BOB)) == sorted([HIDDEN, "saw x", "order as Alice with token-3"])
+
+
+async def test_what_is_told_on_the_way_is_theirs_too(thread: Thread) -> None:
+    @tool(effect="read", connections=[HUB])
+    async def search(ctx: ToolContext[Log]) -> str:
+        """Search as the person."""
+        await ctx.progress("found: the plan to sell")
+        return "done"
+
+    accounts = with_accounts(thread, search)
+    accounts.keep(HUB)
+    await ask(thread, ("search", {}))
+    await thread.say("me too", BOB)
+    await thread.work()
+    assert await told(thread, ALICE, "action.partial", "text") == ["found: the plan to sell"]
+    assert await told(thread, BOB, "action.partial", "text") == [HIDDEN]
 
 
 async def test_a_card_says_only_that_it_is_done(thread: Thread) -> None:
