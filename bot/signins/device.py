@@ -57,6 +57,7 @@ class Devices:
             attempt,
             stage=Stage.POLLING,
             proof=await self._proof(attempt, connection),
+            provider=connection.identity,
             device_code=start.device_code,
             interval=start.interval,
             valid_until=expires_at,
@@ -70,7 +71,7 @@ class Devices:
         """Ask the provider once; an ended attempt is returned, to be told. None while it goes on, or another one is at it."""
         attempt = kept.attempt
         connection = self.connections.by_name.get(attempt.connection)
-        if connection is None:
+        if connection is None or connection.identity != attempt.provider:
             gone = "The app that asked doesn't know this account any more. Nothing was connected."
             return await self.attempts.move(kept, _ended(attempt, "gone", gone))
         if await self.settling.over(attempt) is not None:

@@ -66,7 +66,17 @@ class Driving:
     async def sweep(self) -> int:
         """Go on with what a process that is gone has left, and end what can't be gone on with; how many there were."""
         due = await self.attempts.due(_BATCH)
+        alike: dict[str, list[Kept]] = {}
         for kept in due:
+            alike.setdefault(kept.attempt.prompt_id or kept.attempt.attempt_id, []).append(kept)
+        for error in await asyncio.gather(*map(self._in_turn, alike.values()), return_exceptions=True):
+            if error is not None:
+                raise error
+        return len(due)
+
+    async def _in_turn(self, alike: list[Kept]) -> None:
+        """Go on with all attempts of one request; beside others', so that a provider which hangs holds up nobody else."""
+        for kept in alike:
             try:
                 await self._go_on(kept)
             except Unavailable:
@@ -74,7 +84,6 @@ class Driving:
             except Exception:
                 log.exception("sign-in %s can't be gone on with now", kept.attempt.attempt_id)
                 await self.attempts.move(kept, kept.attempt, due_at=kept.at + _LATER_MS)
-        return len(due)
 
     async def keep_sweeping(self) -> None:
         """Sweep for as long as the process runs."""

@@ -10,11 +10,13 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bot.signins.attempt import Attempt, Stage
 from bot.signins.device import ASKING_MS
 from bot.signins.keeping import EXCHANGE_MS
 from bot.signins.values import Offer
@@ -275,3 +277,50 @@ async def test_a_real_provider(real: Desk, oidc: OidcPeer, *, deny: bool) -> Non
     assert (credential is None) is deny
     if credential is not None:
         assert (credential.account, bool(credential.refresh_token)) == ("Alice", True)
+
+
+async def test_a_provider_that_hangs_holds_up_nobody_else(tmp_path: Path) -> None:
+    """What another process has left is gone on with, while one provider is still being waited for."""
+    async with device_desk(tmp_path) as desk:
+        other = await desk.sign_ins.attempts.find((await _begun(desk)).attempt_id)
+        assert other is not None
+        await _begun(desk)
+        desk.provider.gate = asyncio.Event()
+        await desk.sign_ins.attempts.move(other, replace(other.attempt, stage=Stage.EXCHANGING))
+        desk.later(milliseconds=EXCHANGE_MS)
+        sweeping = asyncio.create_task(desk.sign_ins.sweep())
+        async with asyncio.timeout(10):
+            await desk.provider.asked.wait()
+            while (
+                found := await desk.sign_ins.attempts.find(other.attempt.attempt_id)
+            ) is not None and not found.attempt.settled:
+                await asyncio.sleep(0)
+        assert not sweeping.done()
+        desk.provider.gate.set()
+        assert await sweeping == 2
+
+
+async def test_another_provider_is_asked_about_no_code_of_the_first(device: Desk) -> None:
+    device.provider.polled = [{"scope": "issues"}]
+    prompt_id = await device.asked()
+    await device.offered(prompt_id)
+    for replica in device.replicas.all:
+        replica.connections.by_name["tracker"] = replace(device.connection, client_id="other")
+    device.later(seconds=5)
+    await device.sign_ins.sweep()
+    assert asked(device) == 0
+    assert (await device.prompt(prompt_id)).outcome is None
+    [(_, words)] = await device.lines()
+    assert "doesn't know this account any more" in words
+
+
+async def _begun(desk: Desk) -> Attempt:
+    """Press Connect for a request of its own; the attempt that polls."""
+    prompt_id = await desk.asked()
+    await desk.offered(prompt_id)
+    listed = await desk.store.vault_list(kind="sign-in", owner=ALICE.id, limit=100)
+    for line in listed:
+        found = await desk.sign_ins.attempts.find(line.name.partition("/")[2])
+        if found is not None and found.attempt.prompt_id == prompt_id:
+            return found.attempt
+    raise AssertionError("no attempt was kept")
