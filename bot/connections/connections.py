@@ -147,7 +147,7 @@ class Connections:
         before = kept.scopes if kept is not None else ()
         return NeedsSignIn(need, reason, tuple(dict.fromkeys((*need.scopes, *before))))
 
-    def lend(self, needs: Sequence[Need], requester: Principal) -> Lent:
+    def lend(self, needs: Sequence[Need], requester: Principal, *, loop: asyncio.AbstractEventLoop | None = None) -> Lent:
         """Return what a body that runs as a person is given; nothing is read before it asks."""
 
         async def access(need: Need, refused: int | None) -> Access:
@@ -163,7 +163,7 @@ class Connections:
             refuse=refuse,
             leave=partial(self.leave, requester),
             outgoing=self.outgoing,
-            loop=asyncio.get_running_loop(),
+            loop=loop or asyncio.get_running_loop(),
         )
 
     async def access(self, need: Need, requester: Principal, refused: int | None = None) -> Access:
