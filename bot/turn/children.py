@@ -96,7 +96,8 @@ def relayed(state: State, turn: Turn, action: Relay) -> Change:
     if after.waits_for_people and not turn.waits_for_people:
         events.append(Draft(type="turn.waiting", data={"turn_id": turn.turn_id, "on": "input"}))
     shown = {word.call_id: str(word.told.get("text", "")) for word in action.words if word.kind == "progress"}
-    progress = [(one, shown[one.call.call_id]) for one in turn.at_work if one.call.call_id in shown]
+    told_to_all = [one for one in turn.at_work if pending[one.call.call_id].private_to is None]
+    progress = [(one, shown[one.call.call_id]) for one in told_to_all if one.call.call_id in shown]
     return Change(
         kind="relay",
         state=replace(state, turn=after),
@@ -151,6 +152,8 @@ def _heard(turn: Turn, pending: Pending, word: FromChild) -> tuple[Pending, list
             return replace(pending, private_to=turn.requester.id), []
         case _:
             data = {**here, "step_index": turn.step_index, "tool": pending.call.tool, "text": word.told.get("text")}
+            if pending.private_to is not None:
+                data["private_to"] = {"id": pending.private_to, "name": turn.requester.name}
             return pending, [Draft(type="action.partial", data=data)]
 
 

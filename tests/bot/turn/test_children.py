@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from bot.history import Call, ResultStatus
+from bot.session.private import shown_to
 from bot.turn import changes, children
 from bot.turn.actions import Dismiss, Interrupt, Relay, Resolve, Rest, Stop
 from bot.turn.change import Begun
 from bot.turn.children import ENDED, STOP_MS, begun
+from bot.turn.copies import Copy
 from bot.turn.decide import decide
 from bot.turn.state import FromChild, Pending, Purpose, Stage, TurnPolicy
 from bot.turn.view import View
@@ -63,6 +65,22 @@ def test_a_run_that_the_run_of_a_call_started_speaks_for_the_call() -> None:
 def test_what_nobody_waits_for_is_dismissed() -> None:
     stale = (word(1, call_id="9.9.9"), word(2, ENDED, run_id="run_2", ok=True, value=1))
     assert decide(busy(*stale, waiting=(at_work(),))) == Dismiss(inputs=stale)
+
+
+def test_how_far_a_run_is_that_acts_with_somebodys_account_is_told_to_nobody_else() -> None:
+    """Its card may stand where everybody reads: like its result, what it shows on its way is the person's."""
+    waiting = replace(at_work(), prompt_id="prm_1", copies=(Copy(delivery_id="dlv_1"),))
+    for words, posts, private in (((), 1, False), ((word(1, "account"),), 0, True)):
+        view = busy(*words, word(2, text="found: the plan to sell"), waiting=(waiting,))
+        action = decide(view)
+        assert view.state.turn is not None
+        assert isinstance(action, Relay)
+        change = children.relayed(view.state, view.state.turn, action)
+        [told] = [event.data for event in change.events if event.type == "action.partial"]
+        assert len(change.posts) == posts
+        assert ("private_to" in told) is private
+        stranger = shown_to(told, "console:mallory")["text"]
+        assert (stranger == "found: the plan to sell") is not private
 
 
 @pytest.mark.parametrize("policy", TurnPolicy)
