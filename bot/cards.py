@@ -32,6 +32,8 @@ from channels.cards import (
 )
 from durable_core.model import Prompt, PromptOutcome
 
+SIGNED_IN_BY: Final = "connect"
+"""How a prompt was settled by a sign-in itself: nobody answers that way."""
 MOST_BUTTONS: Final = 5
 """More options than this are a list to choose from."""
 
@@ -242,7 +244,7 @@ def _outcome(prompt: Prompt, body: Mapping[str, Any], result: str) -> CardOutcom
     reason = str(note.get("reason") or "")
     changes = tuple((reveal(str(name)), show(value)) for name, value in (note.get("edits") or {}).items())
     words = reveal(reason or str(note.get("text") or ""))
-    if prompt.kind == "sign-in" and not reason:  # they are the framework's, not a person's to be quoted
+    if prompt.settled_via == SIGNED_IN_BY and not reason:  # they are the framework's, not a person's to be quoted
         words, result = "", words
     return CardOutcome(
         "overridden" if reason else _KINDS[prompt.outcome],

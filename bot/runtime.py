@@ -188,7 +188,7 @@ class Runtime:
                 transcripts=self.bot.inherit_transcript,
             ),
             keep_ms=self.bot.retention.keep_ms,
-            signing=Signing(accounts=self.connections, private=lambda name: self.channels[name].capabilities.private),
+            signing=Signing(accounts=self.connections, private=self._is_private),
         )
         flows = Runner(
             store=self.store,
@@ -204,6 +204,10 @@ class Runtime:
         duties = Duties(runner=runner, flows=flows, egress=egress, answers=self.answers)
         deployment = self.settings.deployment
         return Worker(self.store, duties, owner=owner, deployment=deployment, abilities=abilities, options=self.options)
+
+    def _is_private(self, name: str) -> bool:
+        """Whether a channel can show something to one person alone; one that is no longer the app's shows nothing."""
+        return name in self.channels and self.channels[name].capabilities.private
 
     async def ready(self) -> bool:
         """Tell whether new work would be taken, and done: not while the database or this process's own worker is away."""

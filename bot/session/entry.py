@@ -16,7 +16,7 @@ from bot.people import LOOK_UP_BUDGET_MS, LookUpFailed, People
 from bot.principal import Principal
 from bot.session.calls import AccessUnknown
 from bot.session.live import UNKNOWN_AUTHOR, Judged, LiveSession
-from bot.turn.state import MessageBody, Turn
+from bot.turn.state import MessageBody, Purpose, Turn
 from channels.events import Place
 from durable_core.model import MAX_CHARGED
 
@@ -44,7 +44,9 @@ class Entry:
             who, place = await self.people.ask(turn.requester, turn.place, turn.address)
             return await self._denied(who, place, Action.MESSAGE)
         except LookUpFailed:
-            since = min((one.consent.at for one in turn.pending if one.consent is not None), default=session.now)
+            # a yes that was kept over a sign-in may be days old: it says nothing of how long it was asked who they are
+            given = (one.consent.at for one in turn.pending if one.consent is not None and one.purpose is not Purpose.SIGN_IN)
+            since = min(given, default=session.now)
             if session.now - since >= LOOK_UP_BUDGET_MS:
                 return UNKNOWN_AUTHOR
             raise

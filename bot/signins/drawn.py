@@ -29,7 +29,7 @@ class Scene:
 
 def named(channel: str) -> str:
     """Name a channel as people do."""
-    return {"api": "the API"}.get(channel, channel.capitalize())
+    return {"api": "the API", "console": "the console"}.get(channel, channel.capitalize())
 
 
 def confirm(kept: Kept, scene: Scene, *, path: str, problem: str = "") -> Page:

@@ -84,17 +84,15 @@ class Proofs:
     async def platform_url(self, attempt: Attempt, *, state: str, verifier: str, nonce: str) -> str:
         """Build the address of the platform's sign-in. Raises: ProtocolError."""
         provider, identity = self._provider(attempt)
-        verifier = verifier if identity.pkce else ""
         return await provider.authorize_url(
             state=state, verifier=verifier, redirect_uri=self.redirect_uri, scopes=identity.scopes, nonce=nonce
         )
 
     async def is_person(self, attempt: Attempt, params: Mapping[str, str]) -> bool:
         """Whether whoever came back from the platform's sign-in is the person. Raises: ProtocolError."""
-        provider, identity = self._provider(attempt)
+        provider, _ = self._provider(attempt)
         code = await provider.check_callback(params)
-        verifier = attempt.verifier if identity.pkce else ""
-        grant = await provider.exchange(code, verifier=verifier, redirect_uri=self.redirect_uri, nonce=attempt.nonce)
+        grant = await provider.exchange(code, verifier=attempt.verifier, redirect_uri=self.redirect_uri, nonce=attempt.nonce)
         return self._names(attempt, grant)
 
     def _names(self, attempt: Attempt, grant: TokenGrant) -> bool:
@@ -123,7 +121,9 @@ class Proofs:
             raise LookupError(f"{name} has no sign-in of its own any more")
         key = (name, repr(sorted(identity.extra.items())))
         if key not in self.providers:
-            self.providers[key] = Provider(_connection(name, identity), self.outgoing(), public_url=self.public_url())
+            self.providers[key] = Provider(
+                _connection(name, identity), self.outgoing(), public_url=self.public_url(), pkce=identity.pkce
+            )
         return self.providers[key], identity
 
 

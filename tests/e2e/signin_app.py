@@ -131,6 +131,8 @@ async def serving(
         runtime = await open_runtime(build(peer.issuer), settings, console=True, clock=clock, options=WorkerOptions(poll=0.05))
         app = build_app(runtime, guards=[loopback_guard(spared=("/connect",))])
         assert runtime.console is not None
+        assert runtime.platform is not None
+        runtime.platform.page_url = f"{url}/console/"
         install_console(app, runtime.console, key=KEY, public_port=0)
         runner = runner_of(app, drain=1.0)
         try:

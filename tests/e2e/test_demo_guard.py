@@ -124,6 +124,26 @@ def test_a_body_that_a_form_could_send_is_refused(demo: Demo, path: str) -> None
         assert answer.code.startswith("unsupported")
 
 
+AUTHORIZE = "/demo/authorize?client_id=moorings-demo"
+
+
+def test_the_account_provider_answers_this_machine_only(demo: Demo) -> None:
+    assert ask(demo, "GET", AUTHORIZE).status == 400  # asked for nothing that is registered
+    body, form = b"grant_type=refresh_token", "application/x-www-form-urlencoded"
+    refused = [
+        ask(demo, "GET", AUTHORIZE, Host="evil.test"),
+        ask(demo, "GET", AUTHORIZE, X_Forwarded_For="192.0.2.1"),
+        ask(demo, "GET", AUTHORIZE, Sec_Fetch_Site="cross-site"),
+        ask(demo, "POST", "/demo/token", body=body, Content_Type=form, Host="evil.test"),
+        ask(demo, "POST", "/demo/token", body=body, Content_Type=form, Origin="https://evil.test"),
+    ]
+    assert [(answer.status, answer.code) for answer in refused] == [(403, "forbidden")] * 5
+
+
+def test_a_link_of_a_sign_in_may_come_from_a_chat(demo: Demo) -> None:
+    assert ask(demo, "GET", "/connect/sgn_1.unknown", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate").status == 404
+
+
 def test_it_listens_on_this_machine_only(demo: Demo) -> None:
     outward = own_address()
     assert outward is not None, "this machine has no address of its own to try"

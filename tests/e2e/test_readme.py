@@ -75,6 +75,8 @@ def test_the_example_app_starts_as_told(tmp_path: Path) -> None:
     with started(COMMANDS["start"], tmp_path, env=prepared(tmp_path)) as base:
         with pytest.raises(urllib.error.HTTPError, match="401"):
             call(f"{base}/v1/sessions", {"message": "hello"})
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            call(f"{base}/demo/api/issues", token=token)  # the demo's account provider is the demo's alone
         small = call(f"{base}/v1/sessions", {"message": "refund 20 for ch_1"}, token=token)
         done = call(f"{base}/v1/submissions/{small['submission_id']}?wait=20", token=token)
         assert (done["status"], done["reply"]["text"]) == ("completed", "refunded 20 for ch_1")

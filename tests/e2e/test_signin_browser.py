@@ -119,6 +119,8 @@ async def test_an_account_is_connected_once_renewed_once_and_asked_for_again_onc
             await page.shots("flow-connected")
             await page.page.reload()
             await title(page.page, "Tracker is connected")
+            await page.page.get_by_role("link", name="Back to the console").click()
+            await page.message(DONE.format("alice")).last.wait_for()
         await alice.message(DONE.format("alice")).last.wait_for()
         await alice.finished()
         await alice.shots("flow-thread")

@@ -67,6 +67,9 @@ class Provider:
     Each call may raise `ProviderDown`, `ProviderRefused`, `ProviderNonsense` or `NoClient`, and nothing else. `public_url` is
     the app's own address; the redirect address of a connection is `<public_url>/connect/callback/<name>`, its own, so that one
     provider's answer can't be taken for another's.
+
+    Without `pkce`, for a platform that refuses it (Slack's, to apps with a secret), the nonce binds the code to the sign-in: then
+    an exchange fails unless it brings an id_token with that nonce.
     """
 
     def __init__(
@@ -76,12 +79,14 @@ class Provider:
         *,
         public_url: str,
         registrations: Registrations | None = None,
+        pkce: bool = True,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.connection = connection
         self._outgoing = outgoing
         self._public_url = public_url.rstrip("/")
         self._clients = Clients(connection, outgoing, public_url=self._public_url, registrations=registrations, now=now)
+        self._pkce = pkce
         self._now = now
         self._found: tuple[float, Endpoints] | None = None
         self._keys: tuple[float, tuple[Mapping[str, Any], ...]] | None = None
@@ -111,10 +116,7 @@ class Provider:
     async def authorize_url(
         self, *, state: str, verifier: str, redirect_uri: str, scopes: Sequence[str], nonce: str | None = None
     ) -> str:
-        """Return where to send the person: code flow with PKCE S256; `nonce` goes along where `openid` is asked for.
-
-        `verifier` is empty only for a chat platform's sign-in that takes no PKCE: there the nonce alone binds the code.
-        """
+        """Return where to send the person: code flow with PKCE S256; `nonce` goes along where `openid` is asked for."""
         endpoints, client = await self.endpoints(), await self.client()
         place = _page(endpoints.authorize)
         params = {
@@ -123,7 +125,7 @@ class Provider:
             "client_id": client.client_id,
             "redirect_uri": redirect_uri,
             "state": state,
-            **_pkce(client, verifier),
+            **(_challenge(client, verifier) if self._pkce else {}),
             **self._scope(scopes),
             **_resource(endpoints),
         }
@@ -145,10 +147,14 @@ class Provider:
         if verified:
             await self._signing_keys(endpoints)
         fields = {"code": code, "redirect_uri": redirect_uri, **_resource(endpoints)}
-        fields |= {"code_verifier": verifier} if verifier else {}
+        fields |= {"code_verifier": verifier} if self._pkce else {}
         answer = await self._ask_token(client, "authorization_code", fields, secrets=(code, verifier))
         grant = read_grant(answer)
         id_token = answer.token("id_token") if verified else None
+        if not self._pkce and (id_token is None or nonce is None):
+            raise ProviderNonsense(
+                "nothing binds the provider's answer to this sign-in: it holds no id_token that could be checked"
+            )
         if id_token is None:
             return grant
         claims = await self._claims(id_token, endpoints, client, nonce)
@@ -330,9 +336,9 @@ def _offered(place: str | None, what: str) -> str:
     return place
 
 
-def _pkce(client: Client, verifier: str) -> dict[str, str]:
-    if not verifier:
-        return {}
+def _challenge(client: Client, verifier: str) -> dict[str, str]:
+    if not 43 <= len(verifier) <= 128:
+        raise ValueError("a verifier has 43 to 128 characters (RFC 7636 4.1)")
     challenge: str = WebApplicationClient(client.client_id).create_code_challenge(verifier, "S256")
     return {"code_challenge": challenge, "code_challenge_method": "S256"}
 

@@ -72,6 +72,36 @@ def test_an_account_that_was_connected_is_not_called_approved() -> None:
     assert ("open_issue", "recorded", "") in knobs(turn)
 
 
+def test_calls_that_wait_for_one_account_are_each_shown_once_it_is_there() -> None:
+    request = {"request_id": "p", "kind": "sign-in", "action": {"call_id": "a", "tool": "open_issue"}, "waiting_for": "Alice"}
+    said = {"request_id": "p", "kind": "sign-in", "outcome": "approved", "responder": {"name": "Alice"}}
+    events = stories.told(
+        START,
+        (0, "turn.started", {"turn_id": "turn_0"}, 1),
+        (1, "step.started", {"step_index": 0}, 1),
+        (9, "actions.requested", {"actions": [stories.call("a", "open_issue"), stories.call("b", "read_issue")]}, 1),
+        (11, "input.requested", {"requests": [request]}, 1),
+        (11, "authorization.required", {"call_ids": ["a", "b"], "request_id": "p", "name": "tracker"}, 1),
+        (11, "step.completed", {"step_index": 0}, 1),
+        (12, "turn.waiting", {"on": "input"}, 1),
+        (50, "authorization.completed", {"request_id": "p", "name": "tracker", "outcome": "authorized"}, 1),
+        (50, "input.resolved", {"resolutions": [said]}, 1),
+        (51, "step.started", {"step_index": 1}, 1),
+        (60, "action.result", {"call_id": "a", "status": "completed"}, 1),
+        (61, "action.result", {"call_id": "b", "status": "completed"}, 1),
+        (62, "step.completed", {"step_index": 1}, 1),
+    )
+    [parked] = timeline(events[:7], now=START + 20)
+    assert [name for name, *_ in knobs(parked)] == ["Model call", "Waiting for Alice"]
+    [turn] = timeline(events, now=START + 99)
+    assert [knob[:2] for knob in knobs(turn)] == [
+        ("Model call", "recorded"),
+        ("Waited for Alice", "recorded"),
+        ("open_issue", "recorded"),
+        ("read_issue", "recorded"),
+    ]
+
+
 def test_a_model_call_that_was_cut_is_shown_apart_from_its_second_attempt() -> None:
     [turn] = timeline(stories.killed_in_model(START), now=START + 9000)
     assert knobs(turn) == [

@@ -12,6 +12,7 @@ from bot.answers import Way
 from channels.errors import DeliveryFailed, RateLimited
 from channels.events import Author, Place, Standing
 from durable_core.model import Outcome
+from tests.bot.session.accounts import connect, with_accounts
 from tests.bot.session.actors import CHANNEL, FakeChannel, calls
 from tests.bot.session.kit import Thread, open_thread, person
 from tests.bot.session.test_approvals import REFUND, ask
@@ -146,6 +147,24 @@ async def test_an_approved_call_waits_out_a_platform_that_does_not_say_who_its_r
         await thread.work()
     assert len(thread.log.names()) == 1
     assert thread.channel.texts
+
+
+async def test_a_yes_that_was_kept_over_a_sign_in_is_no_time_that_a_look_up_took(thread: Thread) -> None:
+    with_accounts(thread)
+    thread.model.script.insert(0, calls(("close_issue", {"number": 7})))
+    await thread.say("close it", ANN)
+    await thread.work()
+    await thread.click("approve", ANN)
+    await thread.work()
+    thread.later_s(20 * 3600)
+    await connect(thread, who=ANN)
+    asked(thread).troubles = [RateLimited(30), DeliveryFailed("unavailable", permanent=False)]
+    await thread.work()
+    assert thread.log.names() == []
+    for _ in range(2):
+        thread.later_s(31)
+        await thread.work()
+    assert thread.log.names() == ["close_issue"]
 
 
 async def test_an_approved_call_of_somebody_who_became_a_guest_does_not_run(thread: Thread) -> None:

@@ -43,6 +43,8 @@ class Hostile:
 
     def __init__(self) -> None:
         self.origin = ""
+        self.time: int | None = None
+        """What its clock says; unset, the machine's."""
         self.answers: dict[str, Any] = {"/jwks": {"keys": [KEY.as_dict(private=False)]}}
         self.asked: list[tuple[str, str, dict[str, str], dict[str, str]]] = []
 
@@ -77,7 +79,7 @@ class Hostile:
         return self.provider(outgoing, **{"issuer": None, **written, **changed})
 
     def id_token(self, *, key: Any = KEY, alg: str = "RS256", header: dict[str, Any] | None = None, **claims: Any) -> str:
-        now = int(time.time())
+        now = self.time or int(time.time())
         right = {"iss": self.origin, "aud": "app", "sub": "alice", "exp": now + 300, "iat": now, "nonce": "n", **claims}
         found = {name: value for name, value in right.items() if value is not None}
         registry = JWSRegistry(algorithms=[alg], strict_check_header=False)

@@ -11,10 +11,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.hashes import SHA256
 from joserfc.jwk import OctKey
+from yarl import URL
 
 from bot.connections.protocol import Account, AccountSource, Provider, ProviderDown, ProviderNonsense, ProviderRefused, TokenGrant
 from bot.outgoing import Outgoing
-from tests.bot.connections.protocol.asking import PUBLIC
+from tests.bot.connections.protocol.asking import PUBLIC, SignIn
 from tests.bot.connections.protocol.hostile import KEY, OTHER, WEAK, Hostile
 
 NOW = int(time.time())
@@ -22,7 +23,9 @@ NOW = int(time.time())
 
 @pytest.fixture
 def provider(hostile: Hostile, reaching: Outgoing) -> Provider:
-    return hostile.provider(reaching)
+    """Both clocks stand still: a test may run long after this module was read."""
+    hostile.time = NOW
+    return Provider(hostile.provider(reaching).connection, reaching, public_url=PUBLIC, now=lambda: float(NOW))
 
 
 async def exchange(provider: Provider, hostile: Hostile, id_token: Any) -> TokenGrant:
@@ -198,6 +201,26 @@ async def test_a_code_is_not_spent_when_the_keys_are_not_there(hostile: Hostile,
     with pytest.raises(ProviderDown):
         await exchange(provider, hostile, hostile.id_token())
     assert "/token" not in hostile.paths()
+
+
+async def test_without_pkce_the_nonce_has_to_bind_the_code(hostile: Hostile, reaching: Outgoing) -> None:
+    """Slack refuses PKCE to apps that have a secret."""
+    provider = Provider(hostile.provider(reaching).connection, reaching, public_url=PUBLIC, pkce=False)
+    asked = URL(await SignIn(provider).url()).query
+    assert not {"code_challenge", "code_challenge_method"} & asked.keys()
+    assert (await exchange(provider, hostile, hostile.id_token())).id_claims
+    assert "code_verifier" not in hostile.asked[-1][2]
+    for id_token in (None, hostile.id_token(nonce="m"), hostile.id_token(nonce=None)):
+        with pytest.raises(ProviderNonsense):
+            await exchange(provider, hostile, id_token)
+
+
+@pytest.mark.parametrize("verifier", ["", "short", "x" * 129])
+async def test_a_verifier_that_can_be_guessed_is_no_verifier(hostile: Hostile, provider: Provider, verifier: str) -> None:
+    sign_in = SignIn(provider)
+    sign_in.verifier = verifier
+    with pytest.raises(ValueError, match="43 to 128"):
+        await sign_in.url()
 
 
 # Accounts

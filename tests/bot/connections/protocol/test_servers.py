@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -225,6 +226,17 @@ async def test_only_its_own_registration_is_forgotten(hostile: Hostile, reaching
     with pytest.raises(ProviderRefused):
         await hostile.provider(reaching).refresh("r")  # another connection, with a client of the author's
     assert len(kept.found) == 1
+    [(name, standing)] = kept.found.items()
+
+    def another(_: Any) -> Any:  # another replica has registered anew while this one was asking
+        kept.found[name] = replace(standing, client_id="newer")
+        return (401, {"error": "invalid_client"}, {})
+
+    hostile.answers["/token"] = another
+    with pytest.raises(ProviderRefused):
+        await provider.refresh("r")
+    assert [one.client_id for one in kept.found.values()] == ["newer"]
+    hostile.answers["/token"] = (401, {"error": "invalid_client"}, {})
     with pytest.raises(ProviderRefused):
         await provider.refresh("r")
     assert kept.found == {}
