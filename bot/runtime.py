@@ -21,6 +21,7 @@ from bot.connections.declared import address_problems
 from bot.console.board import Board
 from bot.egress import Egress
 from bot.errors import BadApp, NotReady
+from bot.flows.accounts import Lending
 from bot.flows.surface import InConversation
 from bot.ingress import Ingress, Taken
 from bot.leftovers import Leftovers
@@ -198,6 +199,7 @@ class Runtime:
             keep_ms=self.bot.retention.keep_ms,
             surface=InConversation(judged_by_code=self.bot.access is not members_only),
             deps=deps,
+            lend=Lending(connections=self.connections, private=self._is_private),
         )
         flows.abilities = abilities
         egress = Egress(store=self.store, channels=self.channels, owner=owner, leftovers=self.leftovers, sign_ins=self.sign_ins)

@@ -11,7 +11,11 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
+from bot import formats
 from bot.cards import card, prompt_body
+from bot.formats import Kind
+from bot.signins.settle import Settling
+from bot.turn.state import Purpose
 from channels.fallback import card_text
 from durable_core import codec
 from durable_core.crypto import payload_digest
@@ -43,6 +47,8 @@ async def tell_session(store: Store, item: OutboxItem, error: str) -> None:
                 return
             session_id = str(asked["session_id"])
             about = {"run_id": item.run_id, "call_id": asked.get("call_id"), "request_id": item.prompt_id}
+            if prompt.kind == Purpose.SIGN_IN.value and await _one_alone(store, item, prompt, error):
+                return
             body |= {**about, "kind": UNSHOWN, "text": _as_text(prompt)}
         encoded = codec.encode(body)
         await store.admit(
@@ -57,6 +63,15 @@ async def tell_session(store: Store, item: OutboxItem, error: str) -> None:
                 body=encoded,
             )
         )
+
+
+async def _one_alone(store: Store, item: OutboxItem, prompt: Prompt, error: str) -> bool:
+    """A request that is put to one person alone is put nowhere else: it ends, and its run is told why."""
+    sent = formats.show(Kind.OUTBOX, item.body)
+    if sent.get("private_to"):
+        await Settling(store=store).unasked(prompt, key=item.delivery_id, error=error)
+        return True
+    return sent.get("status") is True
 
 
 def _as_text(prompt: Prompt) -> str:

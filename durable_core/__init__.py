@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from durable_core.authorizing import Authorized, NotAuthorized
     from durable_core.claiming import KeyClaim, StoreCall
     from durable_core.clock import Clock, DatabaseClock, ManualClock
     from durable_core.context import ChildHandle, StepContext, WorkflowContext, step_context
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "Authorized",
     "ChildFailed",
     "ChildHandle",
     "ClaimState",
@@ -46,6 +48,7 @@ __all__ = [
     "KeyProvider",
     "KeyRing",
     "ManualClock",
+    "NotAuthorized",
     "NotFound",
     "Option",
     "PromptView",
@@ -72,6 +75,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "authorizing": ("Authorized", "NotAuthorized"),
     "claiming": ("KeyClaim", "StoreCall"),
     "clock": ("Clock", "DatabaseClock", "ManualClock"),
     "context": ("ChildHandle", "StepContext", "WorkflowContext", "step_context"),

@@ -6,7 +6,7 @@ What lives here: `WorkflowContext`, and the facts a step is told. What does not:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -32,9 +32,10 @@ from durable_core.operations import (
     child_run_id,
     own_copy,
 )
-from durable_core.registry import Workflow, step_of
+from durable_core.registry import StepOptions, Workflow, step_of
 
 if TYPE_CHECKING:
+    from durable_core.authorizing import Authorized
     from durable_core.loop import DetLoop
 
 P = ParamSpec("P")
@@ -53,6 +54,8 @@ class StepContext:
     """What the layer above opened for its steps."""
     origin: Any = None
     """Where the run comes from, as the layer above says."""
+    lent: Any = field(default=None, repr=False, compare=False)
+    """What the layer above lends this attempt (`authorizing.Lent`)."""
     claimer: Claimer | None = field(default=None, repr=False, compare=False)
 
     def claim(self, key: str) -> StoreCall[KeyClaim]:
@@ -225,6 +228,32 @@ class WorkflowContext:
             by=by,
         )
         return self._open(OpKind.ASK, name, question=question)
+
+    def authorize(self, what: Any, /) -> asyncio.Task[Authorized]:
+        """Have whoever the run works for connect an account, and wait until they have; at once where they have already.
+
+        ``what`` is a connection of the layer above. They are asked in private, where the run was started. Steps then act with the
+        account.
+
+        Raises (when it is awaited):
+            NotAuthorized: they declined, it took them too long, or nobody can be asked; the reason says which.
+            StepFailed: it can't be asked for, because the app doesn't know it, say.
+        """
+        from durable_core.authorizing import authorized, look  # noqa: PLC0415 - it looks at steps, whose facts are defined here
+
+        name = f"authorize {getattr(what, 'name', '')}"
+
+        def checked() -> asyncio.Future[Mapping[str, Any]]:
+            op = self._loop.ledger.next_id(OpKind.STEP, name)
+            options = StepOptions(name=name)
+            return self._loop.open_operation(
+                Operation(id=op, kind=OpKind.STEP, name=name, fn=look, args=(what,), options=options)
+            )
+
+        def asked(question: AskOptions) -> asyncio.Future[Answer]:
+            return self._open(OpKind.ASK, name, question=question)
+
+        return self._loop.create_task(authorized(checked, asked))
 
     def wait_for(self, hook: Hook | str) -> asyncio.Future[Any]:
         """Return the next payload of a hook; those that came before are kept in order."""

@@ -81,7 +81,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskOptions:
-    """A question to a person; `by` is who may answer, as the layer above understands it."""
+    """A question to a person; `by` is who may answer, and `about` what it is besides, as the layer above understands them."""
 
     text: str
     options: tuple[Option, ...] = ()
@@ -89,6 +89,7 @@ class AskOptions:
     expires: timedelta | None = None
     on_expiry: OnExpiry = "deny"
     by: Any = None
+    about: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,6 +115,13 @@ class Connections:
                 return found
         return Ready()
 
+    async def connected_since(self, need: Need, requester: Principal, since: int) -> bool:
+        """Tell whether a person has signed in, at a moment or after it, to all that is needed."""
+        if not isinstance(await self._check(need, requester), Ready):
+            return False
+        kept = await self.credential(need.connection, self.owner_of(need.connection, requester))
+        return kept is not None and kept.signed_in_at >= since
+
     async def _check(self, need: Need, requester: Principal) -> Check:
         connection = need.connection
         owner = self.owner_of(connection, requester)
@@ -140,7 +147,7 @@ class Connections:
         before = kept.scopes if kept is not None else ()
         return NeedsSignIn(need, reason, tuple(dict.fromkeys((*need.scopes, *before))))
 
-    def lend(self, needs: Sequence[Need], requester: Principal) -> Lent:
+    def lend(self, needs: Sequence[Need], requester: Principal, *, loop: asyncio.AbstractEventLoop | None = None) -> Lent:
         """Return what a body that runs as a person is given; nothing is read before it asks."""
 
         async def access(need: Need, refused: int | None) -> Access:
@@ -156,7 +163,7 @@ class Connections:
             refuse=refuse,
             leave=partial(self.leave, requester),
             outgoing=self.outgoing,
-            loop=asyncio.get_running_loop(),
+            loop=loop or asyncio.get_running_loop(),
         )
 
     async def access(self, need: Need, requester: Principal, refused: int | None = None) -> Access:

@@ -42,6 +42,7 @@ def begin(
     session_id: str,
     deployment: str,
     keep_ms: int | None,
+    agent: str = "",
 ) -> Beginning:
     """Start a run for each call; with the call comes what it waited for, if it did."""
     pending, starts, results = [], [], {}
@@ -55,6 +56,8 @@ def begin(
             requester=turn.requester,
             channel=turn.channel,
             address=turn.address,
+            agent=agent,
+            direct=turn.place.kind == "direct",
         )
         run_id = _run_id(session_id, call.call_id)
         try:

@@ -28,6 +28,9 @@ class Conversation:
     requester: Principal
     channel: str | None = None
     address: str | None = None
+    agent: str = ""
+    direct: bool = False
+    """It is a place for the requester alone."""
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return plain JSON."""
@@ -39,6 +42,8 @@ class Conversation:
             "requester": self.requester.to_json(),
             "channel": self.channel,
             "address": self.address,
+            "agent": self.agent,
+            "direct": self.direct,
         }
 
 
@@ -54,6 +59,8 @@ def read_origin(stored: Any) -> Conversation | None:
         requester=Principal.from_json(stored["requester"]),
         channel=stored["channel"],
         address=stored["address"],
+        agent=str(stored.get("agent") or ""),
+        direct=bool(stored.get("direct", False)),
     )
 
 

@@ -16,6 +16,8 @@ from bot.answerers import Group, describe_by, listed
 from bot.display import show
 from bot.flows.origin import Conversation, read_origin
 from bot.turn.questions import BUTTONS
+from bot.turn.signing import Account, Origin, sign_in_body
+from bot.turn.state import Purpose
 from durable_core import codec
 from durable_core.engine.surface import PROMPT_KIND, Alone, Asker, Put, expires_at
 from durable_core.ids import new_id
@@ -40,6 +42,8 @@ class InConversation:
         home = read_origin(asker.origin)
         if home is None:
             return Alone().ask(asker, op, question, prompt_id)
+        if question.about is not None:
+            return self._sign_in(asker, home, question, op=op, prompt_id=prompt_id)
         who = _Who.of(question.by, home, judged_by_code=self.judged_by_code)
         body = _body(asker, home, question, op=op, prompt_id=prompt_id, who=who)
         prompt = PromptDraft(
@@ -55,6 +59,43 @@ class InConversation:
         )
         told = _tell(home, asker, {"kind": "asked", "request": _shown(body, who)})
         return Put(prompt=prompt, outbox=(*_card(home, prompt_id), told))
+
+    def _sign_in(self, asker: Asker, home: Conversation, question: AskOptions, *, op: str, prompt_id: str) -> Put:
+        """Ask whoever it works for to connect an account: in private, while the others are told who is waited for."""
+        about, expires = question.about, expires_at(asker, question)
+        made = sign_in_body(
+            prompt_id,
+            Account(
+                connection=str(about["connection"]),
+                title=str(about["title"]),
+                scopes=tuple(str(scope) for scope in about["scopes"]),
+                reason=about["reason"],
+            ),
+            Origin(
+                requester=home.requester,
+                agent=home.agent,
+                session_id=home.session_id,
+                turn_id=home.turn_id,
+                channel=home.channel,
+                address=home.address,
+            ),
+            asked_for=(home.tool,),
+            action=None,
+            expires_at=expires,
+        )
+        body: dict[str, JsonValue] = {**made, "call_id": home.call_id, "op": op}
+        prompt = PromptDraft(
+            prompt_id=prompt_id,
+            kind=Purpose.SIGN_IN.value,
+            call_id=op,
+            body=codec.encode(body),
+            requester=home.requester.id,
+            policy=AnswerPolicy.REQUESTER,
+            expires_at=expires,
+            asked=home.requester.name,
+        )
+        told = _tell(home, asker, {"kind": "asked", "request": {**body, "answerers": None}})
+        return Put(prompt=prompt, outbox=(*_to_one(home, prompt_id), told))
 
     def resolve(self, asker: Asker, prompt_id: str, outcome: PromptOutcome, by: str | None) -> tuple[OutboxDraft, ...]:
         """Tell the session that nobody has to answer any more."""
@@ -142,10 +183,17 @@ def _shown(body: dict[str, JsonValue], who: _Who) -> dict[str, JsonValue]:
     return {**body, "answerers": answerers}
 
 
-def _card(home: Conversation, prompt_id: str) -> tuple[OutboxDraft, ...]:
+def _to_one(home: Conversation, prompt_id: str) -> tuple[OutboxDraft, ...]:
+    """Put a card to who asked alone; the others of the place see who is waited for."""
+    if home.direct:
+        return _card(home, prompt_id)
+    return *_card(home, prompt_id, status=True), *_card(home, prompt_id, private_to=home.requester.id)
+
+
+def _card(home: Conversation, prompt_id: str, **more: JsonValue) -> tuple[OutboxDraft, ...]:
     if home.channel is None or home.address is None:
         return ()
-    body = codec.encode({"kind": "card"})
+    body = codec.encode({"kind": "card", **more})
     return (OutboxDraft(delivery_id=new_id("dlv"), channel=home.channel, address=home.address, body=body, prompt_id=prompt_id),)
 
 

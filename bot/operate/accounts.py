@@ -142,6 +142,8 @@ async def offered(desk: Desk, name: str) -> list[str]:
         offer = await sign_ins.offer_app(connection, Principal("cli:operator", "an operator", Standing.MEMBER, channel="cli"))
     finally:
         await sign_ins.close()
+    if not offer.url:
+        raise NotReady(offer.words)
     code = [f"Type there the code {offer.code}."] if offer.code else []
     return [f"Open this to connect {connection.title} for the app, yourself and soon:", str(offer.url), *code]
 

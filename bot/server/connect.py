@@ -167,7 +167,10 @@ class ConnectRoutes:
         if request.content_type != _FORM:
             raise Problem(415, "bad_request", "This form came in a way that can't be read. Open the link again.")
         body = await read_bytes(request, limit=_FORM_BYTES, seconds=self._limits.body_time)
-        return dict(parse_qsl(body.decode("utf-8", "replace"), max_num_fields=20))
+        try:
+            return dict(parse_qsl(body.decode("utf-8", "replace"), max_num_fields=20))
+        except ValueError:
+            raise Problem(422, "bad_request", "This form has more fields than it should. Open the link again.") from None
 
 
 _NOT_FOUND: Final = Page(kind=PageKind.NOT_FOUND)

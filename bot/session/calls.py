@@ -169,7 +169,7 @@ class CallRunner:
     ) -> ToolOutcome:
         call = due.call
         me = asyncio.current_task()
-        progress = self._progress(session, turn, call, batch, on_lost=lambda: me is not None and me.cancel())
+        progress = self._progress(session, turn, due, tool, batch, on_lost=lambda: me is not None and me.cancel())
         context = self._context(session, turn, due, attempt, progress, lent=lent)
         try:
             outcome = await tool.run(context, call.raw if call.raw is not None else call.arguments, threads=self.threads)
@@ -259,7 +259,11 @@ class CallRunner:
         )
         batch.results[call.call_id] = item
 
-    def _progress(self, session: LiveSession, turn: Turn, call: Call, batch: Batch, *, on_lost: Callable[[], object]) -> Progress:
+    def _progress(
+        self, session: LiveSession, turn: Turn, due: Due, tool: Tool, batch: Batch, *, on_lost: Callable[[], object]
+    ) -> Progress:
+        call = due.call
+
         async def write(text: str) -> None:
             if batch.closed:
                 return
@@ -269,6 +273,7 @@ class CallRunner:
                 "call_id": call.call_id,
                 "tool": call.tool,
                 "text": text,
+                **_private(turn, _owner(turn, tool)),
             }
             draft = event_draft(Draft(type="action.partial", data=data))
             await self.store.append(session.run_id, session.epoch, (draft,))
@@ -312,8 +317,7 @@ def _result_event(session: LiveSession, turn: Turn, call: Call, item: ResultItem
         "tool": call.tool,
         "status": item.status.value,
     }
-    if item.private_to is not None:
-        data["private_to"] = {"id": item.private_to, "name": turn.requester.name}
+    data |= _private(turn, item.private_to)
     return Draft(type="action.result", data=data, refs=(("result", f"record:{session.step_no}:result:{call.call_id}#/content"),))
 
 
@@ -331,8 +335,17 @@ def _item(session: LiveSession, turn: Turn, due: Due, tool: Tool, outcome: ToolO
         status=outcome.status,
         content=content,
         origin=f"tool:{call.tool}",
-        private_to=turn.requester.id if tool.acts_as_requester else None,
+        private_to=_owner(turn, tool),
     )
+
+
+def _owner(turn: Turn, tool: Tool) -> str | None:
+    """Whose alone it is what a body finds; None where it is everybody's."""
+    return turn.requester.id if tool.acts_as_requester else None
+
+
+def _private(turn: Turn, owner: str | None) -> dict[str, JsonValue]:
+    return {} if owner is None else {"private_to": {"id": owner, "name": turn.requester.name}}
 
 
 def _unavailable(due: Due) -> ResultItem:

@@ -66,15 +66,31 @@ async def transcript(store: Store, run_id: str) -> tuple[NoteItem, ...]:
 
 
 def said(steps: Sequence[Step]) -> list[str]:
-    """Return the texts of people and of the agent, one a line; what a newer version wrote is read as far as it is understood."""
-    lines = []
+    """Return the texts of people and of the agent, one a line; what a newer version wrote is read as far as it is understood.
+
+    What the agent said beside calls, after it had read something with a person's own account, nobody has heard: it is left out.
+    """
+    lines, private = [], False
     for step in steps:
         items = formats.show(Kind.STEP, step.output).get("items")
         for item in items if isinstance(items, list) else ():
             line = _line(item)
-            if line:
+            unheard = private and isinstance(item, dict) and bool(item.get("calls"))
+            if line and not unheard:
                 lines.append(line)
+            private = _goes_on_private(item, private=private)
     return lines
+
+
+def _goes_on_private(item: Any, *, private: bool) -> bool:
+    """Whether what comes next may hold what was read with somebody's own account: until the turn's last word."""
+    match item:
+        case {"kind": "result", "private_to": str()}:
+            return True
+        case {"kind": "assistant"} if not item.get("calls"):
+            return False
+        case _:
+            return private
 
 
 def _line(item: Any) -> str:

@@ -24,6 +24,7 @@ class Starter:
 
     tools: Mapping[str, Tool]
     keep_ms: int | None = None
+    agent: str = ""
 
     def sort(self, run: Sequence[Pending]) -> tuple[list[Pending], list[Pending]]:
         """Part released calls: those that start a run, and those that run here."""
@@ -60,7 +61,15 @@ class Starter:
 
     def _begin(self, session: LiveSession, turn: Turn, calls: Sequence[tuple[Call, Pending | None]]) -> Beginning:
         deployment = session.held.claim.deployment
-        return begin(self.tools, turn, calls, session_id=session.run_id, deployment=deployment, keep_ms=self.keep_ms)
+        return begin(
+            self.tools,
+            turn,
+            calls,
+            session_id=session.run_id,
+            deployment=deployment,
+            keep_ms=self.keep_ms,
+            agent=self.agent,
+        )
 
     def _is_flow(self, pending: Pending) -> bool:
         tool = self.tools.get(pending.call.tool)

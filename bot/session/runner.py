@@ -239,7 +239,7 @@ class SessionRunner:
             results.update({one.call.call_id: unasked(one) for one in asks})
             parted.asks.clear()
             batch.ask_nobody()
-        begins = Starter(tools=agent.tools, keep_ms=self.keep_ms).start(session, turn, parted.flows)
+        begins = Starter(tools=agent.tools, keep_ms=self.keep_ms, agent=agent.name).start(session, turn, parted.flows)
         results.update(begins.results)
         refused = frozenset(results)
         results.update(batch.results)
@@ -299,7 +299,7 @@ class SessionRunner:
         batch = Batch()
         begins = Beginning(flows=NO_FLOWS)
         unput: dict[str, ResultItem] = {}
-        starter = Starter(tools=agent.tools, keep_ms=self.keep_ms)
+        starter = Starter(tools=agent.tools, keep_ms=self.keep_ms, agent=agent.name)
         runner, waiting = self._runner(agent, session, turn), waiting_after(turn, action)
         action = replace(action, closed=starter.said(action.closed))
         if action.run:

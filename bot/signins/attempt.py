@@ -98,7 +98,10 @@ class Attempt:
     nonce: str = field(default="", repr=False)
     verifier: str = field(default="", repr=False)
     redirect_uri: str = ""
-    issuer: str = ""
+    provider: str = ""
+    """The connection as it was when the browser left (`OAuthConnection.identity`): another one is shown no code of the first."""
+    after: int = 0
+    """An account that was connected before this moment is not what is waited for: it was refused, or may too little."""
     code: str = field(default="", repr=False)
     """The provider's code, from when it came until it is spent."""
     device_code: str = field(default="", repr=False)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from bot.signins.attempt import ENDED, Attempt, Stage
+from bot.signins.device import Devices
 from bot.signins.exchange import AGAIN, Exchange, failed
 from bot.signins.keeping import Attempts, Kept
 from bot.signins.settle import Settling
@@ -33,6 +34,7 @@ class Driving:
     attempts: Attempts
     exchange: Exchange
     settling: Settling
+    devices: Devices
     patience: float = WAIT_SECONDS
     """How many seconds a browser is kept waiting."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -64,7 +66,17 @@ class Driving:
     async def sweep(self) -> int:
         """Go on with what a process that is gone has left, and end what can't be gone on with; how many there were."""
         due = await self.attempts.due(_BATCH)
+        alike: dict[str, list[Kept]] = {}
         for kept in due:
+            alike.setdefault(kept.attempt.prompt_id or kept.attempt.attempt_id, []).append(kept)
+        for error in await asyncio.gather(*map(self._in_turn, alike.values()), return_exceptions=True):
+            if error is not None:
+                raise error
+        return len(due)
+
+    async def _in_turn(self, alike: list[Kept]) -> None:
+        """Go on with all attempts of one request; beside others', so that a provider which hangs holds up nobody else."""
+        for kept in alike:
             try:
                 await self._go_on(kept)
             except Unavailable:
@@ -72,7 +84,6 @@ class Driving:
             except Exception:
                 log.exception("sign-in %s can't be gone on with now", kept.attempt.attempt_id)
                 await self.attempts.move(kept, kept.attempt, due_at=kept.at + _LATER_MS)
-        return len(due)
 
     async def keep_sweeping(self) -> None:
         """Sweep for as long as the process runs."""
@@ -96,6 +107,10 @@ class Driving:
         match kept.attempt.stage:
             case Stage.RETURNED:
                 await self._drive(kept)
+            case Stage.POLLING:
+                ended = await self.devices.ask(kept)
+                if ended is not None:
+                    await self.tell(ended)
             case Stage.EXCHANGING:
                 title = self.exchange.title(kept.attempt)
                 reason = f"It was cut off while {title} was asked, so it isn't certain what {title} gave. {AGAIN}"

@@ -49,7 +49,7 @@ class Exchange:
         taken = await self.attempts.move(kept, replace(attempt, stage=Stage.EXCHANGING, code=""))
         if taken is None:
             return await self.attempts.find(attempt.attempt_id) or kept
-        if connection is None:
+        if connection is None or connection.identity != attempt.provider:
             gone = "The app that asked doesn't know this account any more. Nothing was connected."
             return await self._end(taken, failed(taken.attempt, "gone", gone))
         return await self.keep(taken, connection, code=attempt.code)
@@ -93,6 +93,10 @@ class Exchange:
             log.info("sign-in %s: connected", taken.attempt.attempt_id)
         return found
 
+    async def give_back(self, connection: OAuthConnection, grant: TokenGrant) -> None:
+        """Revoke what isn't kept, as far as that can be done."""
+        await _give_back(self.connections.provider(connection), grant)
+
     def title(self, attempt: Attempt) -> str:
         """Name the account as people do."""
         connection = self.connections.by_name.get(attempt.connection)
@@ -123,9 +127,11 @@ class Exchange:
             )
             return failed(attempt, "scopes", lacks)
         if attempt.proof is Proof.EMAIL and not await self._is_theirs(attempt, account):
+            device = connection.grant == "device"
+            then = "it has to be the account with that address." if device else "the next link asks for a code."
             other = (
                 f"The account at {connection.title} has no verified e-mail address that is {attempt.person}'s here, so it "
-                f"isn't certain whose it is. {AGAIN[:-1]}: the next link asks for a code."
+                f"isn't certain whose it is. {AGAIN[:-1]}: {then}"
             )
             return failed(attempt, "email", other)
         return attempt
@@ -135,7 +141,7 @@ class Exchange:
             return False
         who = Principal(attempt.principal, attempt.person, Standing.UNKNOWN, channel=channel_of(attempt.principal))
         known = await self.proofs.email_of(who, attempt.address)
-        return bool(known) and known.strip().casefold() == account.email.strip().casefold()
+        return bool(known) and _folded(known) == _folded(account.email)
 
 
 def failed(attempt: Attempt, fault: str, reason: str) -> Attempt:
@@ -170,6 +176,12 @@ async def _give_back(provider: Provider, grant: TokenGrant) -> None:
         await provider.revoke(grant.access_token, "access_token")
     except ProtocolError as error:
         log.info("what isn't kept could not be revoked: %s", type(error).__name__)
+
+
+def _folded(email: str) -> str:
+    """Return an address as two are compared: capitals count for nothing in ASCII, and letters that only look alike are others."""
+    bare = email.strip()
+    return bare.lower() if bare.isascii() else bare
 
 
 def _shown(account: Account | None) -> str:

@@ -6,6 +6,7 @@ What lives here: reading and writing attempts, and when somebody has to look at 
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +24,8 @@ SOON_MS: Final = 5_000
 EXCHANGE_MS: Final = 90_000
 """How long a code is being spent at most, all its requests together."""
 _MANY: Final = 1_000
+_ID: Final = re.compile(r"sgn_[0-9a-z]{26}")
+"""Whatever else stands in an address is not asked for: not every database takes every character."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +51,7 @@ class Attempts:
 
     async def find(self, attempt_id: str) -> Kept | None:
         """Read an attempt; None where there is none, or none any more."""
-        entry = await self.store.vault(_name(attempt_id)) if attempt_id else None
+        entry = await self.store.vault(_name(attempt_id)) if _ID.fullmatch(attempt_id) else None
         return await self._read(entry) if entry is not None and entry.kind == KIND else None
 
     async def add(self, attempt: Attempt, *, due_at: int | None = None) -> Kept:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from bot.connections.connection import Need, OAuthConnection
-from bot.connections.connections import Connections, Ready
+from bot.connections.connections import Connections
 from bot.connections.protocol import ProtocolError
 from bot.principal import Principal
 from bot.signins import drawn
@@ -102,7 +102,14 @@ class Leaving:
             )
         except ProtocolError as error:
             return await self._unreachable(kept, connection, error)
-        leaving = replace(attempt, stage=Stage.STARTED, verifier=verifier, nonce=nonce, redirect_uri=redirect_uri)
+        leaving = replace(
+            attempt,
+            stage=Stage.STARTED,
+            verifier=verifier,
+            nonce=nonce,
+            redirect_uri=redirect_uri,
+            provider=connection.identity,
+        )
         moved = await self._left(kept, leaving, state)
         return await self._go(moved, url, connection.title, cookie) if moved is not None else None
 
@@ -138,7 +145,7 @@ class Leaving:
         if attempt.shared or attempt.proof is Proof.EMAIL:
             return False
         who = Principal(attempt.principal, attempt.person, Standing.UNKNOWN, channel=channel_of(attempt.principal))
-        return isinstance(await self.connections.check([Need(connection, attempt.scopes)], who), Ready)
+        return await self.connections.connected_since(Need(connection, attempt.scopes), who, attempt.after)
 
     async def _unreachable(self, kept: Kept, connection: OAuthConnection, error: ProtocolError) -> Page:
         """Say that the provider could not be asked; nothing is spent, no try either, so the link stays good."""

@@ -13,9 +13,10 @@ from typing import Any
 
 from bot.cards import prompt_body, settled_words
 from bot.connections.connection import Need, OAuthConnection
-from bot.connections.connections import Connections, Ready
+from bot.connections.connections import Connections
 from bot.principal import Principal
 from bot.signins.attempt import MINUTE_MS, VALID_MS, Attempt, Proof
+from bot.signins.device import Devices
 from bot.signins.keeping import Attempts
 from bot.signins.proofs import Proofs
 from bot.signins.secrets import hashed, joined, new_code, new_secret
@@ -35,6 +36,7 @@ class Offers:
     connections: Connections
     proofs: Proofs
     settling: Settling
+    devices: Devices
     public_url: Callable[[], str]
 
     async def for_prompt(self, prompt: Prompt) -> Offer:
@@ -47,7 +49,10 @@ class Offers:
             return Offer(words=f"{body['title']} can't be connected any more: the app has been changed. Cancel, and ask again.")
         requester = Principal.from_json(body["requester"])
         need = Need(connection, tuple(str(one) for one in body["scopes"]))
-        if isinstance(await self.connections.check([need], requester), Ready):
+        if connection.owner != "user":  # the app has been changed since; whose account it would be, nobody was asked
+            return Offer(words=f"{connection.title} is an account of the app's own by now: whoever runs the app connects it.")
+        after = 0 if body["reason"] == "missing" else prompt.created_at
+        if await self.connections.connected_since(need, requester, after):
             credential = await self.connections.credential(connection, self.connections.owner_of(connection, requester))
             await self.settling.pass_over(prompt, "" if credential is None else credential.account, new_id("sgn"))
             return Offer(words=f"{connection.title} is connected already. It goes on.")
@@ -67,6 +72,7 @@ class Offers:
             channel=str(body.get("channel") or ""),
             address=address,
             tool=_tool(body),
+            after=after,
             proof=await self.proofs.choose(requester, connection, address, faults=faults),
             link_hash="",
             valid_until=0,
@@ -75,6 +81,8 @@ class Offers:
 
     async def make(self, attempt: Attempt, connection: OAuthConnection) -> Offer:
         """Keep an attempt and return the way to it; only here its secrets are in clear."""
+        if connection.grant == "device":
+            return await self.devices.begin(attempt, connection)
         attempt_id, secret = attempt.attempt_id, new_secret()
         code = new_code() if attempt.proof is Proof.CODE else None
         expires_at = await self.attempts.store.now() + VALID_MS

@@ -49,6 +49,11 @@ class Proofs:
             return Proof.EMAIL
         return Proof.CODE
 
+    async def knows_email(self, principal: str, person: str, address: str) -> bool:
+        """Whether the chat platform vouches for an e-mail address of somebody now."""
+        who = Principal(principal, person, Standing.UNKNOWN, channel=channel_of(principal))
+        return bool(await self.email_of(who, address))
+
     async def email_of(self, who: Principal, address: str) -> str:
         """Return the e-mail address that the chat platform vouches for, "" where it tells none now."""
         channel: object = self.channels.get(who.channel)

@@ -69,6 +69,14 @@ class Settling:
         prompt = await self.store.prompt(attempt.prompt_id)
         return prompt if prompt.outcome is not None else None
 
+    async def unasked(self, prompt: Prompt, *, key: str, error: str) -> AnswerReceipt:
+        """Settle a prompt that can't be put to the one whom it asks."""
+        body = prompt_body(prompt)
+        words = f"{body['requester']['name']} could not be asked privately to connect {body['title']}: {error}."
+        note: dict[str, JsonValue] = {"text": words}
+        denied = PromptOutcome.DENIED
+        return await self.store.answer(_built(prompt, key=key, option=DECLINED, outcome=denied, note=note, where="not delivered"))
+
     async def pass_over(self, prompt: Prompt, account: str, key: str) -> AnswerReceipt:
         """Settle a prompt without an attempt: the account was connected meanwhile."""
         return await self.store.answer(_connected(prompt, account=account, key=key, where="connected before"))

@@ -18,6 +18,7 @@ from bot.errors import NotReady
 from bot.principal import Principal
 from bot.signins import drawn
 from bot.signins.attempt import Attempt, Proof, Stage
+from bot.signins.device import Devices
 from bot.signins.door import Door
 from bot.signins.drawn import NOT_FOUND
 from bot.signins.driving import WAIT_SECONDS, Driving
@@ -53,10 +54,16 @@ class SignIns:
         proofs = Proofs(channels=channels, outgoing=lambda: connections.outgoing, public_url=self.public_url)
         exchange = Exchange(attempts=attempts, connections=connections, proofs=proofs)
         self.attempts = attempts
-        self.driving = Driving(attempts=attempts, exchange=exchange, settling=settling, patience=patience)
+        devices = Devices(attempts=attempts, connections=connections, proofs=proofs, settling=settling, exchange=exchange)
+        self.driving = Driving(attempts=attempts, exchange=exchange, settling=settling, devices=devices, patience=patience)
         self._proofs = proofs
         self._offers = Offers(
-            attempts=attempts, connections=connections, proofs=proofs, settling=settling, public_url=self.public_url
+            attempts=attempts,
+            connections=connections,
+            proofs=proofs,
+            settling=settling,
+            devices=devices,
+            public_url=self.public_url,
         )
         self._door = Door(
             attempts=attempts,
@@ -184,7 +191,7 @@ class SignIns:
         attempt, known = kept.attempt, self.connections.by_name.get(connection)
         done = Done(attempt_id=attempt.attempt_id)
         spent = replace(attempt, state_hash="", spent_hash=attempt.state_hash)
-        if known is None:
+        if known is None or known.identity != attempt.provider:
             gone = "The app doesn't know this account any more. Nothing was connected."
             await self.driving.ended(kept, failed(spent, "gone", gone))
             return done

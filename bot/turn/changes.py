@@ -153,7 +153,9 @@ def resolved(
     events = [*signing.undeliverable(turn, action), *requests_resolved(turn, action.settle)]
     events += tasks_started(turn, flows.pending)
     events += tasks_settled(turn, action.closed)
-    events += [action_result(here, item) for item in (*ran, *shut) if item in shut or item.call_id in refused]
+    events += [
+        action_result(here, item, owner=turn.requester.name) for item in (*ran, *shut) if item in shut or item.call_id in refused
+    ]
     announced = bool(action.run) or (begun is not None and begun.announced)
     events += requests(turn, again, joined)
     if announced:

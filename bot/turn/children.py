@@ -13,12 +13,12 @@ from pydantic import JsonValue
 
 from bot.history import ResultStatus
 from bot.tools import completed
-from bot.turn import posts
+from bot.turn import posts, signing
 from bot.turn.actions import Closed, Interrupt, Relay
 from bot.turn.change import Change, Draft, Ended
 from bot.turn.state import ChildRequest, FromChild, Message, Pending, Purpose, Stage, State, Turn
 from bot.turn.view import View
-from durable_core.model import Outcome
+from durable_core.model import Outcome, PromptOutcome
 
 ENDED: Final = "child"
 STOP_MS: Final = 60_000
@@ -91,7 +91,7 @@ def relayed(state: State, turn: Turn, action: Relay) -> Change:
     events: list[Draft] = []
     for word in action.words:
         pending[word.call_id], told = _heard(turn, pending[word.call_id], word)
-        events.append(told)
+        events += told
     after = replace(turn, pending=tuple(pending.get(one.call.call_id, one) for one in turn.pending))
     if after.waits_for_people and not turn.waits_for_people:
         events.append(Draft(type="turn.waiting", data={"turn_id": turn.turn_id, "on": "input"}))
@@ -117,7 +117,7 @@ def _unshown(turn: Turn, word: FromChild) -> bool:
     return word.kind == "unshown" and str(word.told.get("request_id", "")) in waiting
 
 
-def _heard(turn: Turn, pending: Pending, word: FromChild) -> tuple[Pending, Draft]:
+def _heard(turn: Turn, pending: Pending, word: FromChild) -> tuple[Pending, list[Draft]]:
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "call_id": pending.call.call_id, "run_id": word.run_id}
     match word.kind:
         case "asked":
@@ -125,26 +125,41 @@ def _heard(turn: Turn, pending: Pending, word: FromChild) -> tuple[Pending, Draf
             body: Mapping[str, Any] = request if isinstance(request, Mapping) else {}
             asked = _request(body, word)
             data: dict[str, JsonValue] = {**here, "requests": [dict(body)]}
-            return replace(pending, requests=(*pending.requests, asked)), Draft(type="input.requested", data=data)
+            told = [Draft(type="input.requested", data=data)]
+            if asked.connection:
+                told.append(signing.required_by_run(turn, body, pending.call.call_id))
+            return replace(pending, requests=(*pending.requests, asked)), told
         case "resolved":
             prompt_id = str(word.told.get("request_id", ""))
+            request_of = next((one for one in pending.requests if one.prompt_id == prompt_id), None)
             left = tuple(one for one in pending.requests if one.prompt_id != prompt_id)
             resolution: dict[str, JsonValue] = {
                 "request_id": prompt_id,
-                "kind": Purpose.QUESTION.value,
+                "kind": (request_of.kind if request_of is not None else Purpose.QUESTION).value,
                 "outcome": word.told.get("outcome"),
             }
             if word.told.get("by"):
                 resolution["responder"] = {"name": word.told["by"]}
             data = {**here, "resolutions": [resolution]}
-            return replace(pending, requests=left), Draft(type="input.resolved", data=data)
+            ended = _completed(turn, request_of, PromptOutcome(str(word.told.get("outcome"))))
+            return replace(pending, requests=left), [*ended, Draft(type="input.resolved", data=data)]
         case "unshown":
             about = {name: word.told.get(name) for name in ("request_id", "delivery_id", "error")}
             data = {**here, **about, "kind": Purpose.QUESTION.value, "fallback": "text"}
-            return pending, Draft(type="input.undeliverable", data=data)
+            return pending, [Draft(type="input.undeliverable", data=data)]
+        case "account":
+            return replace(pending, private_to=turn.requester.id), []
         case _:
             data = {**here, "step_index": turn.step_index, "tool": pending.call.tool, "text": word.told.get("text")}
-            return pending, Draft(type="action.partial", data=data)
+            return pending, [Draft(type="action.partial", data=data)]
+
+
+def _completed(turn: Turn, request: ChildRequest | None, outcome: PromptOutcome) -> list[Draft]:
+    """Tell readers how a request to sign in ended; nothing of another one."""
+    if request is None or not request.connection:
+        return []
+    data = signing.completed_data(turn.turn_id, request.prompt_id, request.connection, outcome)
+    return [Draft(type="authorization.completed", data=data)]
 
 
 def _request(body: Mapping[str, Any], word: FromChild) -> ChildRequest:
@@ -156,6 +171,7 @@ def _request(body: Mapping[str, Any], word: FromChild) -> ChildRequest:
         asked_after=word.seq,
         options=tuple((str(one["id"]), str(one["label"])) for one in body.get("options") or ()),
         speakers=tuple(who for who in speakers if who) if body.get("allow_freeform") else (),
+        connection=str(body.get("connection") or ""),
     )
 
 
@@ -209,9 +225,10 @@ def withdrawn(turn: Turn) -> list[Draft]:
         for request in pending.requests:
             resolution: dict[str, JsonValue] = {
                 "request_id": request.prompt_id,
-                "kind": Purpose.QUESTION.value,
+                "kind": request.kind.value,
                 "outcome": "cancelled",
             }
             data: dict[str, JsonValue] = {"turn_id": turn.turn_id, "call_id": pending.call.call_id, "resolutions": [resolution]}
+            told += _completed(turn, request, PromptOutcome.CANCELLED)
             told.append(Draft(type="input.resolved", data=data))
     return told

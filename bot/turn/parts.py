@@ -83,12 +83,22 @@ def closed_item(closed: Closed) -> ResultItem:
     """The result of a call whose body does not run."""
     call = closed.pending.call
     trust = Trust.SYSTEM if closed.origin == FRAMEWORK else Trust.TOOL
-    return ResultItem(call.call_id, call.tool, status=closed.status, content=closed.content, origin=closed.origin, trust=trust)
+    return ResultItem(
+        call.call_id,
+        call.tool,
+        status=closed.status,
+        content=closed.content,
+        origin=closed.origin,
+        trust=trust,
+        private_to=closed.pending.private_to,
+    )
 
 
-def action_result(here: Mapping[str, JsonValue], item: ResultItem) -> Draft:
-    """Tell readers how a call ended that has no record of its own."""
+def action_result(here: Mapping[str, JsonValue], item: ResultItem, *, owner: str = "") -> Draft:
+    """Tell readers how a call ended that has no record of its own; ``owner`` is the name of whoever it is private to."""
     data: dict[str, JsonValue] = {**here, "call_id": item.call_id, "tool": item.tool, "status": item.status.value}
+    if item.private_to is not None:
+        data["private_to"] = {"id": item.private_to, "name": owner}
     return Draft(type="action.result", data={**data, "result": item.content})
 
 

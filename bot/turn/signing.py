@@ -6,7 +6,7 @@ What lives here: what people are shown, and words for what came of it. What does
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
@@ -195,6 +195,20 @@ def required(turn: Turn, prompt: NewPrompt, joined: Sequence[Pending]) -> Draft:
         "name": prompt.connection,
         "title": prompt.body.get("title"),
         "scopes": list[JsonValue](prompt.scopes),
+        "principal": turn.requester.id,
+    }
+    return Draft(type="authorization.required", data=data)
+
+
+def required_by_run(turn: Turn, body: Mapping[str, JsonValue], call_id: str) -> Draft:
+    """Tell readers whose account is waited for by a run that works for a call."""
+    data: dict[str, JsonValue] = {
+        "turn_id": turn.turn_id,
+        "call_ids": [call_id],
+        "request_id": body.get("request_id"),
+        "name": body.get("connection"),
+        "title": body.get("title"),
+        "scopes": body.get("scopes"),
         "principal": turn.requester.id,
     }
     return Draft(type="authorization.required", data=data)

@@ -79,6 +79,13 @@ class ChildRequest:
     """(id, label), in the order they are shown in."""
     speakers: tuple[str, ...] = ()
     """Principals whose own words answer it, where they may."""
+    connection: str = ""
+    """The connection whose account it asks for, if it is a request to sign in."""
+
+    @property
+    def kind(self) -> Purpose:
+        """What it asks."""
+        return Purpose.SIGN_IN if self.connection else Purpose.QUESTION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +144,8 @@ class Pending:
     """The connections that were asked for on behalf of this call: once each, so that there is no loop."""
     earlier: Earlier | None = None
     """What let it run before it had to sign in; `consent`, `binding` and `means` are of that."""
+    private_to: str | None = None
+    """Whose own account its run acted with: what it comes to is for them."""
 
     @property
     def stopping(self) -> bool:
@@ -317,7 +326,7 @@ class FromChild:
     call_id: str
     """The call that it works for."""
     kind: str
-    """`asked`, `resolved`, `progress` or `child` (it has ended)."""
+    """`asked`, `resolved`, `progress`, `account` (it acts with somebody's own) or `child` (it has ended)."""
     told: Mapping[str, JsonValue]
 
 

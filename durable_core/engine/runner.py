@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 from durable_core import codec
+from durable_core.authorizing import Lent
 from durable_core.clock import Clock
 from durable_core.engine.commits import End, end_commit, entry_commit, with_end, without_hook
 from durable_core.engine.ending import children_of
@@ -74,6 +75,8 @@ class Runner:
     """Where runs show what they ask and how far they are."""
     deps: object = None
     """What steps find in their `step_context().deps`."""
+    lend: Callable[[str, Any], Lent] | None = None
+    """What each attempt of a step is lent, by its run and where that comes from."""
     on_end: Callable[[str, str, bytes], object] = lambda *_: None
     """Told of each run that it has ended: its id, the reason, the output."""
     abilities: Abilities = field(init=False)
@@ -101,7 +104,7 @@ class Runner:
             if live is None:
                 return
             live.steps.fence = (self.store, claim.epoch)
-            live.steps.deps, live.steps.origin = self.deps, live.start.origin
+            live.steps.deps, live.steps.origin, live.steps.lend = self.deps, live.start.origin, self.lend
             try:
                 await self._advance(live)
             except _Anew:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, cast
 
 from durable_core import codec
+from durable_core.authorizing import Lent
 from durable_core.claiming import Claimer
 from durable_core.context import StepContext, entering_step
 from durable_core.engine.threads import Ended, Threads, called, wording
@@ -87,6 +89,8 @@ class Steps:
     """The store, and the epoch under which the run is held: what attempts begun from now on claim keys under."""
     deps: object = None
     origin: object = None
+    lend: Callable[[str, Any], Lent] | None = None
+    """What the layer above lends each attempt."""
 
     def begin(self, op: Operation) -> None:
         """Begin the next attempt of a step, unless too many were cut off."""
@@ -153,8 +157,11 @@ class Steps:
             raise RuntimeError(f"{op.id} is no step")
         call = partial(op.fn, *own_copy(op.args), **own_copy(op.kwargs))  # an attempt may change what it was given
         seconds = None if op.options.timeout is None else op.options.timeout.total_seconds()
-        with entering_step(self._facts(op, number)):
+        lent = self.lend(self.run_id, self.origin) if self.lend is not None else None
+        with entering_step(replace(self._facts(op, number), lent=lent)):
             ended = await limited(call, name=op.name, threads=self.threads, seconds=seconds)
+        if ended.error is not None and lent is not None:
+            ended = Ended(error=await lent.failed(ended.error))
         if self.tasks.get(op.id) is task:
             attempted = _attempted(op, number, ended)
             del self.tasks[op.id]

@@ -10,6 +10,7 @@ from typing import Any
 from bot.context import ToolContext
 from bot.history import AssistantItem, Call, ResultItem, ResultStatus, Trust, UserItem, from_json, to_json
 from bot.policies import auto
+from bot.session.handoff import said
 from bot.session.private import seen_by, shown_to
 from bot.sessions import Sessions
 from bot.tools import Tool, tool
@@ -29,6 +30,20 @@ async def fetched(thread: Thread, *more: Tool) -> None:
     accounts.keep(HUB, BOB)
     accounts.keep(SHOP, "app:")
     await ask(thread, ("read_issue", {}), ("look", {}), ("order", {}))
+
+
+async def told(thread: Thread, who: Any, kind: str, name: str) -> list[Any]:
+    """What a reader of the API is told by events of a kind."""
+    sessions = Sessions(
+        store=thread.store,
+        streams=Streams(thread.store),
+        prompts=thread.prompts,
+        agents=["support"],
+        deployment="d",
+        lifetime_ms=None,
+    )
+    events = [event async for event in await sessions.events(who, thread.run_id, start=0, follow=False)]
+    return [event["data"][name] for event in events if event["type"] == kind]
 
 
 async def test_other_people_s_turns_do_not_see_it_the_person_s_own_do(thread: Thread) -> None:
@@ -62,25 +77,63 @@ async def test_what_was_posted_of_it_is_there_for_all(thread: Thread) -> None:
     assert f"it says {SEEN}" in texts
 
 
+async def test_what_the_model_made_of_it_on_its_way_is_not_seen_by_others_either(thread: Thread) -> None:
+    """Nobody heard what it said beside its calls, nor what it gave to them."""
+    accounts = with_accounts(thread)
+    accounts.keep(HUB)
+    beside = calls(("look", {"what": f"x for {SEEN}"}), text=f"it says {SEEN}; I look further")
+    thread.model.script = [calls(("read_issue", {})), beside, says("all is well")]
+    await thread.say("go")
+    await thread.work()
+    await thread.say("and?", ALICE)
+    await thread.work()
+    assert str(thread.model.requests[-1].history).count(SEEN) > 2
+    thread.hire("w2")
+    await thread.say("what did you find?", BOB)
+    await thread.work()
+    history = thread.model.requests[-1].history
+    assert SEEN not in str(history)
+    assert [item.text for item in history if isinstance(item, AssistantItem)][:3] == ["", HIDDEN, "all is well"]
+    assert [text for _, text in results(thread)] == [HIDDEN, HIDDEN]
+
+
+async def test_nor_by_whoever_is_told_of_it_in_a_new_session(thread: Thread) -> None:
+    accounts = with_accounts(thread)
+    accounts.keep(HUB)
+    beside = calls(("look", {}), text=f"it says {SEEN}")
+    thread.model.script = [calls(("look", {}), text="first I look"), calls(("read_issue", {})), beside, says("all is well")]
+    await thread.say("go")
+    await thread.work()
+    lines = said(await thread.store.steps(thread.run_id))
+    assert lines == ["Alice: go", "assistant: first I look", "assistant: all is well"]
+
+
 async def test_readers_of_the_api_see_their_own(thread: Thread) -> None:
     await fetched(thread)
     await thread.say("me too", BOB)
     await thread.work()
-    sessions = Sessions(
-        store=thread.store,
-        streams=Streams(thread.store),
-        prompts=thread.prompts,
-        agents=["support"],
-        deployment="d",
-        lifetime_ms=None,
-    )
 
     async def read(who: Any) -> list[Any]:
-        events = [event async for event in await sessions.events(who, thread.run_id, start=0, follow=False)]
-        return [event["data"]["result"] for event in events if event["type"] == "action.result"]
+        return await told(thread, who, "action.result", "result")
 
     assert sorted(await read(ALICE)) == sorted([SEEN, "saw x", "order as Alice with token-3"])
     assert sorted(await read(BOB)) == sorted([HIDDEN, "saw x", "order as Alice with token-3"])
+
+
+async def test_what_is_told_on_the_way_is_theirs_too(thread: Thread) -> None:
+    @tool(effect="read", connections=[HUB])
+    async def search(ctx: ToolContext[Log]) -> str:
+        """Search as the person."""
+        await ctx.progress("found: the plan to sell")
+        return "done"
+
+    accounts = with_accounts(thread, search)
+    accounts.keep(HUB)
+    await ask(thread, ("search", {}))
+    await thread.say("me too", BOB)
+    await thread.work()
+    assert await told(thread, ALICE, "action.partial", "text") == ["found: the plan to sell"]
+    assert await told(thread, BOB, "action.partial", "text") == [HIDDEN]
 
 
 async def test_a_card_says_only_that_it_is_done(thread: Thread) -> None:

@@ -49,6 +49,10 @@ class Authority:
     referers: list[str | None] = field(default_factory=list)
     exchanged: list[dict[str, str]] = field(default_factory=list)
     revoked: list[str] = field(default_factory=list)
+    started: list[dict[str, str]] = field(default_factory=list)
+    """Device flows that began."""
+    polled: list[dict[str, Any]] = field(default_factory=list)
+    """What is answered to questions about a device flow, in order: an error by its name, else what is added to a grant."""
     _runner: web.AppRunner | None = None
     _codes: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -74,10 +78,21 @@ class Authority:
             await self.gate.wait()
         if self.raw is not None:
             return web.Response(status=self.raw[0], body=self.raw[1], content_type="application/json")
+        if "device_code" in form:
+            answer = self.polled.pop(0) if self.polled else {"error": "authorization_pending"}
+            return web.json_response(
+                answer if "error" in answer else self.token | answer, status=400 if "error" in answer else 200
+            )
         asked = self._codes.pop(form.get("code", ""), None)
         if asked is None or challenge(form.get("code_verifier", "")) != asked["code_challenge"]:
             return web.json_response({"error": "invalid_grant"}, status=400)
         return web.json_response({"scope": asked.get("scope", ""), **self.token})
+
+    async def device(self, request: web.Request) -> web.Response:
+        self.started.append({name: str(value) for name, value in (await request.post()).items()})
+        number = len(self.started)
+        codes = {"device_code": f"CANARY-device-{number}", "user_code": f"WDJB-{number:04}", "expires_in": 600, "interval": 5}
+        return web.json_response({**codes, "verification_uri": f"{self.url}/activate"})
 
     async def describe(self, request: web.Request) -> web.Response:
         about = {
@@ -106,6 +121,7 @@ class Authority:
         app.router.add_get("/.well-known/openid-configuration", self.describe)
         app.router.add_get("/userinfo", self.userinfo)
         app.router.add_post("/revoke", self.revoke)
+        app.router.add_post("/device", self.device)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         port = int(self.url.rpartition(":")[2]) if self.url else 0

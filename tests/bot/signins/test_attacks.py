@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import aiohttp
 import pytest
 from aiohttp import web
+from yarl import URL
 
 from bot.principal import Principal
 from bot.signins.attempt import Stage
@@ -483,6 +484,38 @@ async def test_a_form_in_another_encoding(desk: Desk) -> None:
         async with session.post(offer.url, data={"code": "1" * 5_000}, headers={"Sec-Fetch-Site": "same-origin"}) as answer:
             assert answer.status == 413
     assert (await desk.attempt(offer)).stage is Stage.OPENED
+
+
+_GARBAGE = [
+    "/connect/%00a.b",
+    "/connect/a.%00",
+    "/connect/%ED%A0%80.b",
+    "/connect/done/%00",
+    "/connect/done/%ED%A0%80",
+    f"/connect/done/{'x' * 5_000}",
+    "/connect/identity?state=%00a.b",
+    "/connect/callback/tracker?state=%00a.b&code=c",
+    "/connect/callback/%00?state=%FF.b&code=c",
+]
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+async def test_characters_that_a_database_does_not_take(
+    tmp_path: Path, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture, database: str
+) -> None:
+    """Mallory fills the log with errors and looks for one that tells him something: there is no such link, and no error."""
+    url = request.getfixturevalue("migrated_url") if database == "postgres" else ""
+    async with open_desk(tmp_path, postgres_url=url) as desk, aiohttp.ClientSession() as session:
+        for path in _GARBAGE:
+            async with session.get(URL(f"{desk.url}{path}", encoded=True), allow_redirects=False) as answer:
+                assert (path, answer.status) == (path, 404)
+    assert [one for one in caplog.records if one.levelname == "ERROR"] == []
+
+
+async def test_a_form_of_very_many_fields(desk: Desk, alice: Browser) -> None:
+    offer = await desk.offered()
+    page = await alice.post(offer.url, site="same-origin", form={str(number): "1" for number in range(50)})
+    assert page.status == 422
 
 
 async def test_cookies_are_of_this_host_alone_and_unreadable(desk: Desk, alice: Browser) -> None:

@@ -1,0 +1,73 @@
+"""Being authorized: what `ctx.authorize` gives and raises, and what a layer above lends the steps of a run.
+
+What lives here: values, the port, the order of it. What does not: accounts, people, tokens; this layer knows of none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
+from durable_core.context import step_context
+from durable_core.errors import DurableError
+from durable_core.operations import Answer, AskOptions
+
+NOBODY: Final = "nobody can be asked to sign in here: the run belongs to no bot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authorized:
+    """Whoever the run works for has connected it; ``account`` is what people call theirs, "" where nobody says."""
+
+    account: str = ""
+
+
+class NotAuthorized(DurableError):
+    """Whoever the run works for did not connect it, or can't be asked; ``reason`` is a sentence for people."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Lent(Protocol):
+    """What one attempt of a step is lent by the layer above; it finds it in `step_context().lent`."""
+
+    async def authorize(self, what: Any) -> Mapping[str, Any]:
+        """Look whether the run may use it; the log keeps the answer.
+
+        `{"account": …}` it may; `{"denied": reason}` it may not, and nobody is asked; else `{"ask", "expires_ms", "granted",
+        "declined", "late"}`: `ask` is for the surface, `granted` the option that a granted question is settled with, and the
+        others are reasons.
+        """
+
+    async def failed(self, error: BaseException) -> BaseException:
+        """Say what an error of the attempt means: itself, or another one in its place."""
+
+
+async def look(what: Any) -> Mapping[str, Any]:
+    """Look, as a step, whether its run may use something."""
+    lent: Lent | None = step_context().lent
+    return {"denied": NOBODY} if lent is None else await lent.authorize(what)
+
+
+async def authorized(
+    checked: Callable[[], Awaitable[Mapping[str, Any]]], asked: Callable[[AskOptions], Awaitable[Answer]]
+) -> Authorized:
+    """Look, ask where that is needed, and look again. Raises: NotAuthorized."""
+    found = await checked()
+    if "ask" in found:
+        expires = timedelta(milliseconds=found["expires_ms"])
+        answer = await asked(AskOptions(text="", expires=expires, about=found["ask"]))
+        if answer.expired:
+            raise NotAuthorized(found["late"])
+        if answer.option_id != found["granted"]:
+            raise NotAuthorized(answer.text or found["declined"])
+        found = await checked()
+        if "ask" in found:
+            raise NotAuthorized(found["lost"])
+    if "denied" in found:
+        raise NotAuthorized(found["denied"])
+    return Authorized(account=found["account"])
