@@ -90,6 +90,8 @@ class Attempt:
     valid_until: int
     """Until when the link, or the way through the provider, is good."""
     browser_hash: str = field(default="", repr=False)
+    press_hash: str = field(default="", repr=False)
+    """Of the loading of the page whose button was pressed."""
     state_hash: str = field(default="", repr=False)
     spent_hash: str = field(default="", repr=False)
     """Of the state that came back: the same callback again is shown what came of it."""

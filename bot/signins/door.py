@@ -12,7 +12,7 @@ from typing import Final
 from bot.cards import prompt_body, settled_words
 from bot.connections.connections import Connections
 from bot.signins import drawn
-from bot.signins.attempt import KEPT_MS, Attempt, Stage
+from bot.signins.attempt import AWAY, KEPT_MS, Attempt, Stage
 from bot.signins.drawn import NOT_FOUND, Scene
 from bot.signins.driving import Driving
 from bot.signins.exchange import failed
@@ -46,11 +46,15 @@ class Door:
         kept = await self.attempts.find(attempt_id)
         return kept if kept is not None and same(kept.attempt.link_hash, "link", attempt_id, secret) else None
 
-    async def in_the_way(self, kept: Kept, cookies: Mapping[str, str]) -> Page | None:
-        """Return what is shown in place of going on; None where nothing is in the way. Nothing is changed."""
+    async def in_the_way(self, kept: Kept, cookies: Mapping[str, str], *, press: str = "") -> Page | None:
+        """Return what is shown in place of going on; None where nothing is in the way. Nothing is changed.
+
+        `press` names the loading of a page whose button was pressed: pressed twice, the first answer and its cookie may be lost.
+        """
         attempt = kept.attempt
         scene = await self.scene(attempt)
-        if attempt.browser_hash and not self.bound(attempt, cookies):
+        twice = attempt.stage in AWAY and same(attempt.press_hash, "press", attempt.attempt_id, press)
+        if attempt.browser_hash and not twice and not self.bound(attempt, cookies):
             return drawn.other_browser(attempt, scene)
         if attempt.ended or attempt.stage in _BUSY:
             return drawn.shown(kept, scene)

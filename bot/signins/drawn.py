@@ -11,6 +11,7 @@ from typing import Final
 from bot.signins.attempt import MINUTE_MS, Attempt, Proof, Stage
 from bot.signins.keeping import Kept
 from bot.signins.page import Page, PageKind
+from bot.signins.secrets import new_secret
 
 NOT_FOUND: Final = Page(kind=PageKind.NOT_FOUND)
 _OF_FAULT: Final = {"other_person": PageKind.OTHER_PERSON, "expired": PageKind.EXPIRED, "over": PageKind.USED}
@@ -38,6 +39,7 @@ def confirm(kept: Kept, scene: Scene, *, path: str, problem: str = "") -> Page:
         _about(attempt, scene, PageKind.CONFIRM),
         action=path,
         decline=f"{path}/decline",
+        press=new_secret(),
         proof=attempt.proof.value if attempt.stage is not Stage.STARTED else "",
         proof_name=scene.platform,
         problem=problem,

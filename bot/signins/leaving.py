@@ -65,8 +65,10 @@ class Leaving:
         ended = await self.driving.ended(counted, failed(counted.attempt, "tries", reason))
         return drawn.shown(ended, scene)
 
-    async def leave(self, kept: Kept, cookies: Mapping[str, str]) -> Go | Done | Page | None:
-        """Go where the attempt has to go next."""
+    async def leave(self, kept: Kept, cookies: Mapping[str, str], *, press: str) -> Go | Done | Page | None:
+        """Go where the attempt has to go next; `press` names the page whose button was pressed."""
+        if press:
+            kept = replace(kept, attempt=replace(kept.attempt, press_hash=hashed("press", kept.attempt.attempt_id, press)))
         attempt = kept.attempt
         if attempt.proof is Proof.PLATFORM and attempt.stage is not Stage.STARTED:
             return await self._to_platform(kept, cookies)

@@ -5,7 +5,7 @@ What lives here: `Page` and the kinds there are. What does not: how a page looks
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -63,6 +63,9 @@ class Page:
     """CONFIRM: where the form goes; a path of this site."""
     decline: str = ""
     """CONFIRM: where "No, don't connect" goes."""
+    press: str = field(default="", repr=False)
+    """CONFIRM: a hidden field `press` of the form. It names this very loading of the page, so that a button that is pressed
+    twice, whose first answer the browser threw away, is not taken for another browser."""
     proof: str = ""
     """CONFIRM: how the person will be proven: "platform" (sign in to `proof_name` first), "email" (the provider's verified
     address has to be the one of `proof_name`), "code" (the six digits of the private chat; a field `code` is shown; weak)."""

@@ -128,17 +128,18 @@ class SignIns:
 
     async def begin(self, token: str, cookies: Mapping[str, str], form: Mapping[str, str]) -> Go | Done | Page:
         """Go on from the page that a link opens: bind the browser, prove the person, leave for the provider."""
+        press = form.get("press", "")
         for _ in range(_RACES):
             kept = await self._door.linked(token)
             if kept is None:
                 return NOT_FOUND
-            page = await self._door.in_the_way(kept, cookies)
+            page = await self._door.in_the_way(kept, cookies, press=press)
             if page is not None:
                 return page
             going: Kept | Page | None = kept
             if kept.attempt.stage is Stage.OPENED and kept.attempt.proof is Proof.CODE:
                 going = await self._leaving.code_tried(kept, form.get("code", ""), path=_path(token))
-            found = await self._leaving.leave(going, cookies) if isinstance(going, Kept) else going
+            found = await self._leaving.leave(going, cookies, press=press) if isinstance(going, Kept) else going
             if found is not None:
                 return found
         return replace(NOT_FOUND, kind=PageKind.FAILED, reason=_MOVED)

@@ -16,6 +16,7 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 
 _FORM = re.compile(r'<form[^>]*action="([^"]*)"', re.IGNORECASE)
+_HIDDEN = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)"')
 _REFRESH = re.compile(r'<meta http-equiv="refresh" content="\d+;\s*url=([^"]*)"', re.IGNORECASE)
 _TAG = re.compile(r"<[^>]+>")
 _HEAD = re.compile(r"<head>.*?</head>", re.DOTALL)
@@ -39,6 +40,11 @@ class Shown:
     def forms(self) -> list[str]:
         """Where its forms go."""
         return [unescape(one) for one in _FORM.findall(self.html)]
+
+    @property
+    def hidden(self) -> dict[str, str]:
+        """What its forms send along unseen."""
+        return {name: unescape(value) for name, value in _HIDDEN.findall(self.html)}
 
     @property
     def next(self) -> str:
@@ -71,7 +77,7 @@ class Browser:
     async def press(self, *, place: int = 0, site: str = "same-origin", **fields: str) -> Shown:
         """Send a form of the page."""
         action = urljoin(self.page.url, self.page.forms[place])
-        return await self._load("POST", action, site=site, form=fields)
+        return await self._load("POST", action, site=site, form={**self.page.hidden, **fields})
 
     async def post(
         self,

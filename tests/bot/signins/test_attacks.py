@@ -149,7 +149,8 @@ async def test_a_link_that_was_begun_is_of_no_use_in_another_browser(desk: Desk,
     assert page.status == 403
     assert page.forms == []
     assert "thread" not in page.html
-    assert (await mallory.post(offer.url, site="same-origin", code=offer.code or "")).status == 403
+    for press in ("", "guessed"):
+        assert (await mallory.post(offer.url, site="same-origin", code=offer.code or "", press=press)).status == 403
     assert (await mallory.post(f"{offer.url}/decline", site="same-origin")).status == 403
     done = await alice.open(back)
     assert (await mallory.open(done.url)).status == 403

@@ -197,6 +197,20 @@ async def test_a_step_back_and_on_again_takes_a_fresh_state(desk: Desk, alice: B
     assert await desk.note(prompt_id) == CONNECTED
 
 
+async def test_the_button_is_pressed_twice_and_the_first_answer_is_thrown_away(desk: Desk, alice: Browser) -> None:
+    """As browsers do with a double click: the second request has no cookie of the first."""
+    prompt_id = await desk.asked()
+    offer = await desk.offered(prompt_id)
+    loaded = await alice.open(offer.url)
+    async with Browser() as before_any_answer:
+        before_any_answer.page = loaded
+        await before_any_answer.press(code=offer.code or "")
+    page = await alice.press(code=offer.code or "")
+    assert page.status == 200
+    assert (await alice.go_on()).status == 200
+    assert await desk.note(prompt_id) == CONNECTED
+
+
 async def test_one_replica_begins_and_another_finishes(desk: Desk, alice: Browser) -> None:
     prompt_id = await desk.asked()
     offer = await desk.offered(prompt_id)
