@@ -66,13 +66,13 @@ CONTRAST = """() => {
     const under = behind(node);
     found.push([ratio(paint(under), paint([...under, getComputedStyle(node).color])), text.slice(0, 40), 4.5]);
   }
-  for (const node of document.querySelectorAll("input")) {
+  for (const node of document.querySelectorAll("input:not([type=hidden])")) {
     const under = behind(node);
     found.push([ratio(paint(under), paint([...under, getComputedStyle(node).borderTopColor])), "edge of " + node.id, 3]);
   }
   return found;
 }"""
-SMALL = """() => [...document.querySelectorAll("button, a, input")]
+SMALL = """() => [...document.querySelectorAll("button, a, input:not([type=hidden])")]
   .map((node) => [node.innerText, node.getBoundingClientRect().height])
   .filter(([, height]) => height < 44)"""
 
