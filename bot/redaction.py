@@ -3,12 +3,13 @@
 What lives here: reading rows and rewriting them as values that still fold. What does not: which sessions (forget.py), SQL writes.
 
 Their words stand in the inbox, in the history (steps copy messages), as notes to answers, and as the name beside a message. What
-others wrote about them, what the model answered and what tools returned is not theirs, and is not told apart.
+tools fetched with an account of theirs goes like their words. What others wrote about them, what the model answered and what
+other calls returned is not theirs, and is not told apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, cast
 
 from bot.display import quoted_note
@@ -19,12 +20,15 @@ from durable_core.store import Store
 DELETED = "[message deleted]"
 """What the model and readers see in place of a message."""
 NOTE_DELETED = "[deleted]"
+RESULT_DELETED = "[fetched with an account of somebody who was forgotten; deleted]"
+"""What stands in place of what a call returned."""
 SOMEONE = "someone"
 """The name beside it."""
 
 _PAGE = 500
 _MESSAGES = "SELECT seq FROM moor_command WHERE run_id = :run_id AND principal = :principal AND kind = 'message' ORDER BY seq"
 _NOTES = "SELECT prompt_id FROM moor_prompt WHERE run_id = :run_id AND settled_by = :principal AND note IS NOT NULL"
+_RESULTS = "SELECT step_n, key FROM moor_record WHERE run_id = :run_id AND kind = 'result' ORDER BY step_n, key"
 _ANSWERS = "SELECT interaction_id FROM moor_interaction WHERE run_id = :run_id AND principal = :principal AND note IS NOT NULL"
 
 
@@ -44,6 +48,12 @@ async def words_of(store: Store, run_id: str, principal: str) -> dict[str, bytes
     bodies |= {f"note:{prompt_id}": codec.encode({"text": "", **rest}) for prompt_id, rest in kept.items()}
     gone = codec.encode({"text": "", "forgotten": True})
     bodies |= {f"answer:{answer_id!s}": gone for (answer_id,) in await store.rows(_ANSWERS, here)}
+    for step_n, key in await store.rows(_RESULTS, {"run_id": run_id}):
+        name = f"record:{int(step_n or 0)}:{key!s}"
+        for body in (await store.content(run_id, [name])).values():
+            item = codec.decode(body)
+            if isinstance(item, dict) and _fetched(item, principal):
+                bodies[name] = codec.encode({**item, "content": RESULT_DELETED}, written=codec.written_by(body))
     said = [text for note in notes.values() if (text := str(note.get("text", "")))]
     for step in await store.steps(run_id):
         output = codec.decode(step.output)
@@ -70,6 +80,8 @@ def _step(output: dict[str, Any], principal: str, said: list[str]) -> bool:
     for item in output.get("items", []):
         if item.get("kind") == "user" and item.get("principal") == principal:
             item |= {"text": DELETED, "author": SOMEONE}
+        elif _fetched(item, principal):
+            item["content"] = RESULT_DELETED
         elif item.get("kind") == "result":
             item["content"] = _without(item["content"], said)
     turn = (output.get("state") or {}).get("turn") or {}
@@ -86,6 +98,12 @@ def _step(output: dict[str, Any], principal: str, said: list[str]) -> bool:
 def _event(kind: str, data: dict[str, Any], principal: str, said: list[str]) -> bool:
     """Rewrite an event's own data; messages are only referred to, so they need no rewriting here."""
     author = data.get("author")
+    owner = data.get("private_to")
+    if isinstance(owner, dict) and owner.get("id") == principal:
+        found = codec.encode(data)
+        data.update({name: RESULT_DELETED for name in ("result", "text") if name in data})
+        owner["name"] = SOMEONE
+        return codec.encode(data) != found
     if (
         kind == "message.received"
         and isinstance(author, dict)
@@ -99,6 +117,11 @@ def _event(kind: str, data: dict[str, Any], principal: str, said: list[str]) -> 
         data["result"] = _without(before, said)
         return bool(data["result"] != before)
     return False
+
+
+def _fetched(item: Mapping[str, Any], principal: str) -> bool:
+    """Tell whether a stored item is a result that only this person's own account gave, and that is still there."""
+    return item.get("private_to") == principal and item.get("content") != RESULT_DELETED
 
 
 def _without(result: Any, said: list[str]) -> Any:

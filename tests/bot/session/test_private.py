@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from bot.context import ToolContext
+from bot.forget import forget_principal
 from bot.history import AssistantItem, Call, ResultItem, ResultStatus, Trust, UserItem, from_json, to_json
 from bot.policies import auto
+from bot.redaction import RESULT_DELETED
 from bot.session.handoff import said
 from bot.session.private import seen_by, shown_to
 from bot.sessions import Sessions
@@ -19,6 +21,7 @@ from tests.bot.session.accounts import HUB, SHOP, connect, with_accounts
 from tests.bot.session.actors import Log, calls, says
 from tests.bot.session.gated import answered, ask, results
 from tests.bot.session.kit import ALICE, BOB, Thread
+from tests.bot.session.test_forget import stored
 
 HIDDEN = "[fetched with Alice's account; not shown here]"
 SEEN = "read_issue as Alice with token-1"
@@ -166,6 +169,25 @@ async def test_a_judge_of_somebody_else_s_call_does_not_see_it(thread: Thread) -
     assert SEEN not in str(judged)
     await thread.cancel()
     await thread.work()
+
+
+async def test_it_is_deleted_when_the_person_is_forgotten(thread: Thread) -> None:
+    await fetched(thread)
+    await thread.say("and?", BOB)
+    await thread.work()
+    assert SEEN in await stored(thread)
+    gone = await forget_principal(thread.store, ALICE.id, by="operator", seconds=0)
+    assert thread.run_id in gone.redacted
+    found = await stored(thread)
+    assert SEEN not in found
+    assert RESULT_DELETED in found
+    assert "order as Alice with token-3" in found, "the app's own account is nobody's"
+    again = await forget_principal(thread.store, ALICE.id, by="operator", seconds=0)
+    assert not again.redacted
+    thread.hire("w2")
+    await thread.say("and now?", BOB)
+    await thread.work()
+    assert [text for _, text in results(thread)][1:] == ["saw x", "order as Alice with token-3"]
 
 
 def test_a_result_says_whose_it_is_in_its_stored_form() -> None:
