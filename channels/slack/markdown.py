@@ -52,6 +52,11 @@ _MEANING = frozenset("*_~`:.@")
 # Between the bracket and what follows, so that no reader of either markup takes the two for one; it has no width.
 _JOINER = "\u2060"
 _BOLD_MARK = "\x01"
+# An address stays as it is: two underlines in it make nothing bold, nor the address another one.
+_ADDRESS = re.compile(r"https?://[^\s<>|()]{0,2000}[^\s<>|().,;:!?'\"*_~”’]")
+_KEPT = str.maketrans("*_~", "\x02\x03\x04")
+_GIVEN_BACK = str.maketrans("\x02\x03\x04", "*_~")
+_UNMARKED = str.maketrans("", "", "\x01\x02\x03\x04")
 
 
 def escape(text: str) -> str:
@@ -154,7 +159,7 @@ def _line_to_mrkdwn(line: str) -> str:
 
 
 def _words_to_mrkdwn(line: str) -> str:
-    line = escape(line.replace(_BOLD_MARK, ""))
+    line = _ADDRESS.sub(lambda found: found[0].translate(_KEPT), escape(line.translate(_UNMARKED)))
     heading = _HEADING.match(line)
     if heading:
         words = line[heading.end() :].rstrip()
@@ -163,7 +168,7 @@ def _words_to_mrkdwn(line: str) -> str:
     line = _BULLET.sub(lambda found: f"{found[1]}• ", line)
     line = _BOLD.sub(lambda found: f"{_BOLD_MARK}{found[1] or found[2]}{_BOLD_MARK}", line)
     line = _EMPHASIS.sub(r"_\1_", line).replace(_BOLD_MARK, "*")
-    line = _STRUCK.sub(r"~\1~", line)
+    line = _STRUCK.sub(r"~\1~", line).translate(_GIVEN_BACK)
     return _LINK.sub(lambda found: f"<{found[2]}|{found[1]}>" if found[2] else f"<{found[3] or found[4]}>", line)
 
 

@@ -1,4 +1,4 @@
-// A provider that nobody here wrote: npm's oidc-provider, with login and consent pages, on a free port of this machine.
+// A real OpenID provider: npm's oidc-provider, with login and consent pages, on a free port of this machine.
 //
 // What lives here: its settings, and a way for tests to change them while it runs (`/_test/…`). What does not: expectations.
 // Run by tests/oidc.py; argument 1: the folder in which oidc-provider is installed. Prints its issuer once it listens.

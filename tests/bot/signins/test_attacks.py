@@ -118,7 +118,7 @@ async def test_a_state_is_of_256_bits_and_is_kept_as_a_hash(desk: Desk, alice: B
     prompt_id = await desk.asked()
     offer, back = await away(desk, alice, prompt_id)
     secret = parse_qs(urlsplit(back).query)["state"][0].partition(".")[2]
-    assert len(secret) == 43
+    assert len(secret) == 64
     attempt = await desk.attempt(offer)
     link, code = offer.url.rpartition(".")[2], offer.code or ""
     kept = str(attempt.to_json())
