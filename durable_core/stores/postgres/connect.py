@@ -26,9 +26,12 @@ STATEMENT_SECONDS: Final = 60.0
 """How long an answer may take before the connection is given up."""
 _STATEMENTS: Final = 256
 """Prepared statements a connection keeps."""
-# Each of the store's statements has its index. While a table is new the planner takes it for tiny, plans a scan of all of it,
-# and keeps that plan until the table is analyzed, a minute and ten thousand rows later. A pooler takes no settings.
-_SETTINGS: Final = MappingProxyType({"application_name": "moorings", "enable_seqscan": "off", "jit": "off"})
+# Each of the store's statements has its index. While a table is new the planner takes it for tiny, plans a scan of all of it, or
+# a bitmap of a whole index and a sort where only the first row in its order is wanted, and keeps that plan until the table is
+# analyzed, a minute and ten thousand rows later. A pooler takes no settings.
+_SETTINGS: Final = MappingProxyType(
+    {"application_name": "moorings", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off"}
+)
 
 _UNKNOWN_SETTING: Final = "unsupported startup parameter"
 """What pgbouncer answers to them."""
