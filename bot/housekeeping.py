@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from durable_core.store import Store
 
 App = Annotated[str | None, typer.Option(metavar="APP", help="The bot, as module:attribute, where it brings its own keys.")]
+Known = Annotated[
+    str | None,
+    typer.Option(
+        "--app",
+        metavar="APP",
+        help="The bot, as module:attribute: for keys of its own, and to end a person's accounts at their services.",
+    ),
+]
 Data = Annotated[Path | None, typer.Option(help="Folder of demo or dev, in place of MOORINGS_DATABASE_URL.")]
 BY = "operator"
 
@@ -80,7 +88,7 @@ def forget(
     what: Annotated[str, typer.Argument(metavar="SESSION|PRINCIPAL", help="A session's id, or a person such as slack:T1:U2.")],
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this it is only told what would be done.")] = False,
-    app: App = None,
+    app: Known = None,
     data: Data = None,
 ) -> None:
     """Delete what a session holds, or what a person wrote, for good; ids, times and the audit stay."""
@@ -88,20 +96,14 @@ def forget(
 
 
 async def _forget(what: str, app: str | None, data: Path | None, *, yes: bool) -> None:
-    from bot.forget import forget_principal, forget_session, traces  # noqa: PLC0415
+    from bot.forget import forget_session  # noqa: PLC0415
     from durable_core.errors import NotFound  # noqa: PLC0415
 
     async with opened(app=app, data=data) as store:
         try:
             run = await store.run(what)
         except NotFound:
-            found = await traces(store, what)
-            if not found.alone and not found.shared and not found.entries:
-                typer.echo(f"Nothing is stored of {what}: no session of this id, and no person with content left.")
-                return
-            if not yes:
-                raise NotReady(f"{_would(found, what)} Add --yes to do it; it can't be undone.") from None
-            typer.echo(told_of(await forget_principal(store, what, by=BY), what))
+            await _forget_person(store, what, app, data, yes=yes)
             return
         if run.purged_at is not None:
             typer.echo(f"{what} was forgotten before.")
@@ -110,6 +112,25 @@ async def _forget(what: str, app: str | None, data: Path | None, *, yes: bool) -
             raise NotReady(f"{what} ({run.status.value}) would be ended and deleted. Add --yes to do it; it can't be undone.")
         await forget_session(store, what, by=BY)
         typer.echo(f"Forgotten: {what}.")
+
+
+async def _forget_person(store: Store, who: str, app: str | None, data: Path | None, *, yes: bool) -> None:
+    """Tell the services of their accounts while there are tokens to tell them with, then forget."""
+    from bot.forget import forget_principal, traces  # noqa: PLC0415
+    from bot.operate import accounts, farewell  # noqa: PLC0415
+
+    found, theirs = await traces(store, who), await farewell.accounts_of(store, who)
+    if not found.alone and not found.shared and not found.entries:
+        typer.echo(f"Nothing is stored of {who}: no session of this id, and no person with content left.")
+        return
+    if not yes:
+        would = " ".join([_would(found, who), *farewell.would_be(theirs, known=app is not None)])
+        raise NotReady(f"{would} Add --yes to do it; it can't be undone.")
+    lines = farewell.untold(theirs)
+    if app is not None and theirs:
+        async with accounts.desk_on(store, preflight.load_app(app), _settings(data)) as desk:
+            lines = await farewell.disconnect_all(desk, who, theirs)
+    typer.echo("\n".join([told_of(await forget_principal(store, who, by=BY), who), *lines]))
 
 
 def _would(found: Traces, who: str) -> str:

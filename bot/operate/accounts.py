@@ -19,7 +19,7 @@ from bot.operate.options import App, Data, TheApp
 if TYPE_CHECKING:
     from bot.app import Bot
     from bot.connections.connection import OAuthConnection
-    from bot.connections.connections import Connections
+    from bot.connections.connections import Connections, Disconnected
     from bot.connections.credentials import Listed
     from bot.settings import Settings
     from durable_core.store import Store
@@ -112,9 +112,18 @@ async def revoked(desk: Desk, name: str, principal: str | None) -> str:
     done = await desk.connections.disconnect(connection, principal or APP)
     if not done.found:
         return f"Nothing is connected at {connection.title} there."
-    told = {True: f"{connection.title} was told.", False: f"{connection.title} could not be told: end the access there, too."}
-    never = f"{connection.title} has no way to be told: end the access there, too."
-    return f"Forgotten: {connection.name} of {principal or 'the app'}. {never if done.revoked is None else told[done.revoked]}"
+    return f"Forgotten: {connection.name} of {principal or 'the app'}. {told(done)}"
+
+
+def told(done: Disconnected) -> str:
+    """Say whether the service knows that the access has ended."""
+    match done.revoked:
+        case True:
+            return f"{done.title} was told."
+        case False:
+            return f"{done.title} could not be told: end the access there, too."
+        case None:
+            return f"{done.title} has no way to be told: end the access there, too."
 
 
 @connections.command("connect")
@@ -181,21 +190,34 @@ def _at_desk(app: str, data: Path | None, act: Callable[[Desk], Awaitable[T]]) -
 async def at_desk(app: str, data: Path | None) -> AsyncIterator[Desk]:
     """Open a bot's connections on the store that the options name. Raises: NotReady, BadApp."""
     from bot import preflight  # noqa: PLC0415
-    from bot.connections.connections import Connections  # noqa: PLC0415
-    from bot.connections.declared import connection_problems  # noqa: PLC0415
-    from bot.errors import BadApp  # noqa: PLC0415
     from bot.operate.actions import opened  # noqa: PLC0415
-    from bot.runtime import WayOut  # noqa: PLC0415
 
     bot, settings = preflight.load_app(app), _settings(data)
+    _check(bot)
+    async with opened(data, app=app) as store, desk_on(store, bot, settings) as desk:
+        yield desk
+
+
+@asynccontextmanager
+async def desk_on(store: Store, bot: Bot, settings: Settings) -> AsyncIterator[Desk]:
+    """Put a bot's connections on a store that is open. Raises: BadApp."""
+    from bot.connections.connections import Connections  # noqa: PLC0415
+    from bot.runtime import WayOut  # noqa: PLC0415
+
+    _check(bot)
+    out = WayOut(bot, settings)
+    kept = Connections(bot.connections, store=store, outgoing=out, public_url=settings.public_url)
+    try:
+        yield Desk(bot=bot, settings=settings, store=store, connections=kept)
+    finally:
+        await kept.close()
+        if out.made is not None:
+            await out.made.close()
+
+
+def _check(bot: Bot) -> None:
+    from bot.connections.declared import connection_problems  # noqa: PLC0415
+    from bot.errors import BadApp  # noqa: PLC0415
+
     if problems := connection_problems(bot.agents, bot.given_connections):
         raise BadApp(tuple(problems))
-    out = WayOut(bot, settings)
-    async with opened(data, app=app) as store:
-        kept = Connections(bot.connections, store=store, outgoing=out, public_url=settings.public_url)
-        try:
-            yield Desk(bot=bot, settings=settings, store=store, connections=kept)
-        finally:
-            await kept.close()
-            if out.made is not None:
-                await out.made.close()

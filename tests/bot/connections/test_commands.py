@@ -17,8 +17,11 @@ from bot.connections.connection import APP
 from bot.connections.connections import Connections
 from bot.connections.credentials import Credential, about_of, entry_name, value_of
 from bot.errors import BotError
+from bot.forget import forget_principal
 from bot.operate.accounts import Desk, at_desk, revoked
+from bot.operate.farewell import accounts_of, disconnect_all
 from bot.settings import Settings, sqlite_url
+from durable_core import codec
 from durable_core.model import VaultWrite
 from durable_core.schema import upgrade
 from durable_core.store import Store
@@ -64,7 +67,10 @@ class Place:
         upgrade(self.env["MOORINGS_DATABASE_URL"])
 
     def invoke(self, *arguments: str) -> tuple[int, str]:
-        done = CliRunner().invoke(commands, ["connections", *arguments], env=self.env)
+        return self.command("connections", *arguments)
+
+    def command(self, *arguments: str) -> tuple[int, str]:
+        done = CliRunner().invoke(commands, list(arguments), env=self.env)
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             assert isinstance(done.exception, BotError), done.exception
             return 2, str(done.exception)
@@ -176,6 +182,59 @@ async def test_what_a_provider_says_to_a_revocation(store: Store, provider: Told
         provider.revokes = says
         assert words in await revoked(desk, "tracker", ALICE.id)
         assert [one.owner for one in await kept.listed()] == [BOB.id]
+
+
+# forget
+
+
+def test_forgetting_somebody_tells_their_services_where_the_app_is_known(place: Place) -> None:
+    place.at_desk(lambda desk: _keep(desk, "tracker", "slack:T1:U1"))
+    app = ("--app", f"{place.app}:bot")
+    code, text = place.command("forget", "slack:T1:U1", *app)
+    assert (code, "These services would be told first: Tracker. Add --yes" in text) == (2, True), text
+    code, text = place.command("forget", "slack:T1:U1", "--yes", *app)
+    assert (code, text.splitlines()[1:]) == (0, ["  Tracker has no way to be told: end the access there, too."])
+    assert place.invoke() == (0, "No account is connected.\n")
+
+
+def test_forgetting_somebody_without_the_app_says_that_nobody_was_told(place: Place) -> None:
+    place.at_desk(lambda desk: _keep(desk, "tracker", "slack:T1:U1"))
+    code, text = place.command("forget", "slack:T1:U1")
+    assert (code, "would not be told without --app APP" in text) == (2, True), text
+    code, text = place.command("forget", "slack:T1:U1", "--yes")
+    assert (code, text.splitlines()[-1]) == (0, "  not told, as --app was not given: Tracker; end the access there, too")
+    assert place.invoke() == (0, "No account is connected.\n")
+
+
+async def test_what_services_are_told_of_somebody_who_is_forgotten(store: Store, provider: ToldProvider, tmp_path: Path) -> None:
+    kept = replica(store, provider)
+    desk = _desk(kept, tmp_path)
+    for number, says, words in (
+        (1, True, "  Tracker was told."),
+        (2, lost(), "  Tracker could not be told: end the access there, too."),
+    ):
+        await kept.keep(tracker(), ALICE.id, grant(number), ACCOUNT)
+        await kept.keep(tracker(), BOB.id, grant(number + 10), ACCOUNT)
+        provider.revokes, provider.revoked = says, []
+        assert await disconnect_all(desk, ALICE.id, await accounts_of(store, ALICE.id)) == [words]
+        assert {token for token, _ in provider.revoked} == {f"c4nary-refresh-{number}", f"c4nary-access-{number}"}
+        assert [one.owner for one in await kept.listed()] == [BOB.id]
+
+
+async def test_an_account_that_can_not_be_told_keeps_nobody_from_being_forgotten(
+    store: Store, provider: ToldProvider, tmp_path: Path
+) -> None:
+    kept = replica(store, provider)
+    desk = _desk(kept, tmp_path)
+    await kept.keep(tracker(), ALICE.id, grant(1), ACCOUNT)
+    about = codec.encode({"connection": "gone", "title": "Gone"})
+    await store.vault_write([VaultWrite(name="credential/gone", kind="credential", owner=ALICE.id, value=b"x", about=about)])
+    assert await disconnect_all(desk, ALICE.id, await accounts_of(store, ALICE.id)) == [
+        "  Gone was not told, as the app has no such connection any more: end the access there, too.",
+        "  Tracker was told.",
+    ]
+    assert (await forget_principal(store, ALICE.id, by="operator", seconds=0)).entries == 1
+    assert await accounts_of(store, ALICE.id) == []
 
 
 def _desk(kept: Connections, folder: Path) -> Desk:
