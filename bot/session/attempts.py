@@ -16,6 +16,7 @@ from bot.model import ModelReply, reply_to_json
 from bot.session.commits import event_draft
 from bot.session.gates import shown_actions
 from bot.session.live import ANSWER_KEY, REPLY_KEY, LiveSession
+from bot.session.private import private_of
 from bot.session.replies import calls_of
 from bot.turn.actions import Answer
 from bot.turn.change import Begun, Draft
@@ -73,6 +74,7 @@ async def keep_reply(store: Store, session: LiveSession, turn: Turn, reply: Mode
     actions = shown_actions(tools, calls_of(turn, reply))
     body = codec.encode({"reply": reply_to_json(reply), "actions": actions}, limit=codec.MOST)
     data: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": session.state.sequence}
+    data |= private_of(session.history, turn)
     event = Draft(type="actions.requested", data=data, refs=(("actions", f"record:{session.step_no}:{REPLY_KEY}#/actions"),))
     await _keep(
         store, session, REPLY_KEY, RecordKind.REPLY, body, input_hash=f"{len(session.history)}", events=(event_draft(event),)

@@ -22,6 +22,7 @@ from bot.session.commits import event_draft
 from bot.session.edits import run_call, told, told_again, voided
 from bot.session.gates import Gates
 from bot.session.live import LiveSession, again_key, refused_key
+from bot.session.private import private_of
 from bot.session.progress import PROGRESS_SECONDS, Progress
 from bot.session.signing import Guarded, Refusal, Signing, Wanted, sign_ins
 from bot.tools import Effect, Interrupt, Tool, ToolOutcome
@@ -273,7 +274,7 @@ class CallRunner:
                 "call_id": call.call_id,
                 "tool": call.tool,
                 "text": text,
-                **_private(turn, _owner(turn, tool)),
+                **_private(session, turn, _owner(turn, tool)),
             }
             draft = event_draft(Draft(type="action.partial", data=data))
             await self.store.append(session.run_id, session.epoch, (draft,))
@@ -317,7 +318,7 @@ def _result_event(session: LiveSession, turn: Turn, call: Call, item: ResultItem
         "tool": call.tool,
         "status": item.status.value,
     }
-    data |= _private(turn, item.private_to)
+    data |= _private(session, turn, item.private_to)
     return Draft(type="action.result", data=data, refs=(("result", f"record:{session.step_no}:result:{call.call_id}#/content"),))
 
 
@@ -344,8 +345,10 @@ def _owner(turn: Turn, tool: Tool) -> str | None:
     return turn.requester.id if tool.acts_as_requester else None
 
 
-def _private(turn: Turn, owner: str | None) -> dict[str, JsonValue]:
-    return {} if owner is None else {"private_to": {"id": owner, "name": turn.requester.name}}
+def _private(session: LiveSession, turn: Turn, owner: str | None) -> dict[str, JsonValue]:
+    if owner is None:
+        return private_of(session.history, turn)
+    return {"private_to": {"id": owner, "name": turn.requester.name}}
 
 
 def _unavailable(due: Due) -> ResultItem:

@@ -10,10 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from bot.history import AssistantItem, Item, ResultItem, UserItem
+from pydantic import JsonValue
 
-_FOUND: Final = frozenset({"result", "text"})
-"""What of an event holds words of a service that was asked with somebody's account."""
+from bot.history import AssistantItem, Item, ResultItem, UserItem
+from bot.turn.state import Turn
+
+_FOUND: Final = frozenset({"result", "text", "message", "delta"})
+"""What of an event holds words of a service that was asked with somebody's account, or words made of them."""
 
 
 def seen_by(history: Sequence[Item], principal: str) -> tuple[Item, ...]:
@@ -46,7 +49,21 @@ def shown_to(data: Mapping[str, Any], reader: str) -> Mapping[str, Any]:
     owner = data.get("private_to")
     if owner is None or owner["id"] == reader:
         return data
-    return {name: hidden(str(owner["name"])) if name in _FOUND else value for name, value in data.items()}
+    shown = {name: hidden(str(owner["name"])) if name in _FOUND else value for name, value in data.items()}
+    if isinstance(actions := data.get("actions"), list):
+        shown["actions"] = [{**action, "input": {}} for action in actions]
+    return shown
+
+
+def private_of(history: Iterable[Item], turn: Turn) -> dict[str, JsonValue]:
+    """Return what marks an event of a turn that has read, in an earlier step, what only its requester may; else nothing.
+
+    What the model says, asks for and finds from then on may be made of it. What is said aloud in the conversation isn't marked.
+    """
+    number = str(turn.number)
+    if not any(isinstance(item, ResultItem) and item.private_to and _turn(item.call_id) == number for item in history):
+        return {}
+    return {"private_to": {"id": turn.requester.id, "name": turn.requester.name}}
 
 
 def hidden(name: str) -> str:

@@ -29,7 +29,7 @@ from bot.session.gates import Gates
 from bot.session.handoff import Deploy, opening
 from bot.session.live import LiveSession, WarmHistories
 from bot.session.parting import asked_limit, mint, part, placed
-from bot.session.private import seen_by
+from bot.session.private import private_of, seen_by
 from bot.session.ready import ReadyAgent
 from bot.session.releasing import Starter
 from bot.session.replies import calls_of
@@ -256,6 +256,7 @@ class SessionRunner:
             flows=begins.flows,
             refused=refused,
             silent=parted.silent,
+            private=private_of(session.history, turn),
         )
         return await self._commit(session, change)
 

@@ -17,6 +17,7 @@ from bot.model import Model, ModelReply, ModelRequest
 from bot.session.batch import Grace, Reconsider, let_go
 from bot.session.commits import event_draft
 from bot.session.live import LiveSession
+from bot.session.private import private_of
 from bot.session.replies import clean_failure, scrubbed
 from bot.turn.change import Draft
 from bot.turn.state import Turn
@@ -116,6 +117,7 @@ class LiveText:
         self._buffer.clear()
         self.flushed = True
         data: dict[str, JsonValue] = {"turn_id": self._turn.turn_id, "step_index": self._turn.step_index, "delta": text}
+        data |= private_of(self._session.history, self._turn)
         draft = event_draft(Draft(type="message.appended", data=data))
         signals = await self._store.append(self._session.run_id, self._session.epoch, (draft,))
         if signals.inbox_seq > self._session.seen or signals.cancel_pending:

@@ -81,17 +81,21 @@ def thought(
     flows: Flows = NO_FLOWS,
     refused: Collection[str] = (),
     silent: bool = False,
+    private: Mapping[str, JsonValue] | None = None,
 ) -> Change:
     """Finish a model call, with the results of the calls that ran, prompts for those that wait, those that sleep or start a run.
 
     ``joined`` are calls that wait for what was asked on behalf of another.
     ``refused`` names the calls whose result no record tells of: they never began. ``silent`` ends the turn without a message.
+    ``private`` marks a text that is not said aloud, where it may be made of what only one person may read.
     """
     held = (*(asked(prompt) for prompt in prompts), *joined, *asleep, *flows.pending)
     here: dict[str, JsonValue] = {"turn_id": turn.turn_id, "step_index": turn.step_index, "sequence": state.sequence}
     events: list[Draft] = []
     if reply.text:
-        finish: dict[str, JsonValue] = {**here, "finish_reason": FINISH_WORDS[reply.finish]}
+        aloud = bool(held) if calls and (held or not silent) else not silent
+        unheard = private if private is not None and not aloud else {}
+        finish: dict[str, JsonValue] = {**here, "finish_reason": FINISH_WORDS[reply.finish], **unheard}
         events.append(Draft(type="message.completed", data=finish, refs=(("message", f"step:{n}#/items/0/text"),)))
     events += [action_result(here, item) for item in results if item.call_id in refused]
     events += tasks_started(turn, flows.pending)

@@ -123,6 +123,33 @@ async def test_readers_of_the_api_see_their_own(thread: Thread) -> None:
     assert sorted(await read(BOB)) == sorted([HIDDEN, "saw x", "order as Alice with token-3"])
 
 
+async def test_other_readers_of_the_api_do_not_see_what_was_made_of_it(thread: Thread) -> None:
+    accounts = with_accounts(thread)
+    accounts.keep(HUB)
+    beside = calls(("look", {"what": f"x for {SEEN}"}), text=f"it says {SEEN}; I look further")
+    thread.model.script = [calls(("read_issue", {})), beside, says("all is well")]
+    await thread.say("go")
+    await thread.work()
+    thread.model.script = [calls(("look", {"what": "the weather"}), text="I look"), says("rain")]
+    await thread.say("hi", BOB)
+    await thread.work()
+    everything = [
+        ("actions.requested", "actions"),
+        ("message.completed", "message"),
+        ("action.result", "result"),
+    ]
+    for kind, name in everything:
+        assert SEEN in str(await told(thread, ALICE, kind, name)), kind
+        assert SEEN not in str(await told(thread, BOB, kind, name)), kind
+    assert await told(thread, BOB, "message.completed", "message") == [HIDDEN, "all is well", "I look", "rain"]
+    asked = await told(thread, BOB, "actions.requested", "actions")
+    assert [(one["tool"], one["input"]) for each in asked for one in each] == [
+        ("read_issue", {}),
+        ("look", {}),
+        ("look", {"what": "the weather"}),
+    ]
+
+
 async def test_what_is_told_on_the_way_is_theirs_too(thread: Thread) -> None:
     @tool(effect="read", connections=[HUB])
     async def search(ctx: ToolContext[Log]) -> str:
@@ -215,4 +242,5 @@ def test_without_a_name_it_is_somebody_s() -> None:
 
 def test_an_event_without_an_owner_is_everybody_s() -> None:
     assert shown_to({"result": "x"}, "") == {"result": "x"}
+    assert shown_to({"delta": "x", "private_to": {"id": "a", "name": "A"}}, "")["delta"].startswith("[fetched with A's")
     assert shown_to({"result": "x", "private_to": {"id": "a", "name": "A"}}, "")["result"].startswith("[fetched with A's")
