@@ -267,15 +267,27 @@ async def test_what_a_step_raises_itself_drops_the_token_it_used(provider: Autho
 
 
 async def test_more_is_asked_for_where_a_step_needs_more(provider: Authority, tracker: OAuthConnection) -> None:
+    @workflow
+    async def visit(ctx: WorkflowContext, service: str) -> str:
+        """Visit the tracker twice."""
+        first = (await ctx.authorize(tracker)).account
+        await ctx.authorize(tracker)
+        second = (await ctx.authorize(tracker.scoped("admin"))).account
+        return f"{service}: {first}, then {second}"
+
     provider.polled = [GRANT, {"scope": "issues admin"}]
-    async with thread(flow(tracker), model=Obeying(), connections=[tracker]) as (slack, app):
+    async with thread(visit, model=Obeying(), connections=[tracker]) as (slack, app):
         asked = await slack.mention("alice", "general", "visit home")
         await connect(slack, app)
-        await posted(slack, asked, "alice by")
-    narrow = flow(tracker.scoped("admin"))
-    provider.polled = [GRANT, {"scope": "issues admin"}]
-    provider.exchanged.clear()
-    async with thread(narrow, model=Obeying(), connections=[tracker]) as (slack, app):
+        await slack.until(lambda: any("Allow more on Tracker" in one.words for one in privately(slack)))
+        await connect(slack, app)
+        await posted(slack, asked, "home: alice")
+        assert len(provider.exchanged) == 2, "what it may already isn't asked for again"
+
+
+async def test_what_the_provider_does_not_allow_is_told(provider: Authority, tracker: OAuthConnection) -> None:
+    provider.polled = [GRANT]
+    async with thread(flow(tracker.scoped("admin")), model=Obeying(), connections=[tracker]) as (slack, app):
         asked = await slack.mention("alice", "general", "visit home")
         await connect(slack, app)
         await posted(slack, asked, "not authorized: Tracker did not allow all that is needed: admin is missing.")

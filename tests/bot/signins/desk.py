@@ -142,13 +142,15 @@ class Desk:
     def sign_ins(self) -> SignIns:
         return self.replicas.one
 
-    async def asked(self, *, scopes: tuple[str, ...] = ("issues",), who: Principal = ALICE, **more: Any) -> str:
+    async def asked(
+        self, *, scopes: tuple[str, ...] = ("issues",), who: Principal = ALICE, reason: Any = "missing", **more: Any
+    ) -> str:
         """Have a run wait for a sign-in; the prompt's id."""
         claim = await start(self.store)
         prompt_id = str(request_id())
         body = sign_in_body(
             prompt_id,
-            Account(connection=self.connection.name, title=self.connection.title, scopes=scopes),
+            Account(connection=self.connection.name, title=self.connection.title, scopes=scopes, reason=reason),
             Origin(requester=who, agent="helper", session_id=claim.run_id, turn_id="turn_0", channel="chat", address=PLACE),
             asked_for=["open_issue"],
             action=None,

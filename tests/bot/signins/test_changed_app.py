@@ -11,14 +11,9 @@ from typing import Any
 
 from bot.connections.protocol import TokenGrant
 from bot.signins.attempt import Stage
-from bot.turn.signing import Account, Origin, sign_in_body
-from durable_core import codec
-from durable_core.ids import request_id
-from durable_core.model import AnswerPolicy, Phase, PromptDraft, PromptOutcome
-from durable_core.testing.acts import start
-from durable_core.testing.builders import step_commit
+from durable_core.model import PromptOutcome
 from tests.bot.signins.browser import Browser
-from tests.bot.signins.desk import ALICE, PLACE, Desk, open_desk, through
+from tests.bot.signins.desk import ALICE, Desk, open_desk, through
 from tests.bot.signins.test_attacks import away, nothing_came_of_it
 
 
@@ -27,31 +22,6 @@ def deploy(desk: Desk, **changes: Any) -> None:
     for replica in desk.replicas.all:
         replica.connections.by_name["tracker"] = replace(desk.connection, **changes)
         replica.connections._providers.clear()
-
-
-async def asked_because(desk: Desk, reason: Any) -> str:
-    """Have a run wait for a sign-in since an account was refused, or may too little."""
-    claim = await start(desk.store)
-    prompt_id = str(request_id())
-    body = sign_in_body(
-        prompt_id,
-        Account(connection="tracker", title="Tracker", scopes=("issues",), reason=reason),
-        Origin(requester=ALICE, agent="helper", session_id=claim.run_id, turn_id="turn_0", channel="chat", address=PLACE),
-        asked_for=["open_issue"],
-        action=None,
-        expires_at=None,
-    )
-    draft = PromptDraft(
-        prompt_id=prompt_id,
-        kind="sign-in",
-        call_id="0.0.0",
-        body=codec.encode(body),
-        requester=ALICE.id,
-        policy=AnswerPolicy.REQUESTER,
-        expires_at=None,
-    )
-    await desk.store.commit(step_commit(claim, prompts=(draft,), release=True, phase=Phase.WAITING, turn_id="turn_0"))
-    return prompt_id
 
 
 async def test_an_account_that_becomes_the_apps_own_is_connected_by_nobody_who_was_asked_before(desk: Desk) -> None:
@@ -102,7 +72,7 @@ async def test_an_account_that_may_too_little_is_asked_for_again(desk: Desk, ali
     grant = TokenGrant("CANARY-old", expires_in=None, scopes=("issues",))
     await desk.connections.keep(desk.connection, ALICE.id, grant, None)
     desk.later(minutes=1)
-    prompt_id = await asked_because(desk, "scopes")
+    prompt_id = await desk.asked(reason="scopes")
     offer, page = await through(desk, alice, prompt_id)
     assert offer.url
     assert page.status == 200
@@ -112,7 +82,7 @@ async def test_an_account_that_may_too_little_is_asked_for_again(desk: Desk, ali
 
 
 async def test_one_that_was_connected_since_is_enough(desk: Desk) -> None:
-    prompt_id = await asked_because(desk, "scopes")
+    prompt_id = await desk.asked(reason="scopes")
     desk.later(minutes=1)
     grant = TokenGrant("CANARY-new", expires_in=None, scopes=("issues",))
     await desk.connections.keep(desk.connection, ALICE.id, grant, None)
