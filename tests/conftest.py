@@ -5,8 +5,10 @@ What lives here: what every test shares. What does not: stores, clocks and fakes
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from tests import parts
@@ -20,6 +22,12 @@ pytest.register_assert_rewrite("durable_core.testing")  # the kit's modules show
 pytest_plugins = ["tests.postgres", "tests.pgbouncer", "tests.oidc"]
 
 FIXTURE_MARKS = {"postgres": "postgres", "postgres_url": "postgres", "migrated_url": "postgres"}
+
+
+# The same code gets the same verdict each time; the search with ever new examples is the long run's.
+hypothesis.settings.register_profile("seeded", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("long", max_examples=2_000, deadline=None)
+hypothesis.settings.load_profile("long" if os.environ.get("MOORINGS_TEST_FULL") == "1" else "seeded")
 
 
 def pytest_configure() -> None:

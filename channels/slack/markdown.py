@@ -34,6 +34,8 @@ _LINK = re.compile(
     r"|&lt;(https?://(?:[^\s<>|&]|&(?!lt;|gt;)){1,2000})&gt;"
     r"|(?<![\w/])(https?://(?:[^\s<>|&()]|&amp;){0,2000}(?:[^\s<>|&().,;:!?'\"*_~”’]|&amp;))"
 )
+# What looks like a character reference at an address's end is no part of it (GFM 0.29 §6.9); here each & is escaped already.
+_NOT_OF_ADDRESS = re.compile(r"(?:&amp;[A-Za-z0-9]{1,31};|[.,:!?'\"*_~”’]|(?<!&amp);)$")
 # What is bold ends at the next pair of marks or not at all: each is read once.
 _BOLD = re.compile(r"\*\*(?=\S)((?:[^*\n]|\*(?!\*))+)(?<=\S)\*\*|__(?=\S)((?:[^_\n]|_(?!_))+)(?<=\S)__")
 _EMPHASIS = re.compile(r"(?<![*\w])\*(?=[^\s*])([^*\n]+?)(?<=[^\s*])\*(?![*\w])")
@@ -169,7 +171,21 @@ def _words_to_mrkdwn(line: str) -> str:
     line = _BOLD.sub(lambda found: f"{_BOLD_MARK}{found[1] or found[2]}{_BOLD_MARK}", line)
     line = _EMPHASIS.sub(r"_\1_", line).replace(_BOLD_MARK, "*")
     line = _STRUCK.sub(r"~\1~", line).translate(_GIVEN_BACK)
-    return _LINK.sub(lambda found: f"<{found[2]}|{found[1]}>" if found[2] else f"<{found[3] or found[4]}>", line)
+    return _LINK.sub(_link, line)
+
+
+def _link(found: re.Match[str]) -> str:
+    words, target, autolink, bare = found.groups()
+    if target:
+        return f"<{target}|{words}>"
+    if autolink:
+        return f"<{autolink}>"
+    address = bare
+    if found.string.startswith(";", found.end()):
+        address += ";"
+        while end := _NOT_OF_ADDRESS.search(address, max(0, len(address) - 40)):
+            address = address[: end.start()]
+    return f"<{address}>{bare[len(address) :]}" if address.partition("://")[2] else bare
 
 
 def _fence_to_mrkdwn(lines: str) -> str:

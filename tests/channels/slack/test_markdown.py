@@ -83,6 +83,11 @@ def test_what_harms_nobody_is_kept_to_the_letter(text: str) -> None:
         ("[a](https://a.example/x.__b__c~~d~~)", "<https://a.example/x.__b__c~~d~~|a>"),
         ("**see [a](https://a.example/__b__c)**", "*see <https://a.example/__b__c|a>*"),
         ("**https://a.example/__b__c** and __d__", "*<https://a.example/__b__c>* and *d*"),
+        ("https://a.example?b&amp;", "<https://a.example?b>&amp;amp;"),
+        ("https://a.example.&amp;&copy;; b", "<https://a.example>.&amp;amp;&amp;copy;; b"),
+        ("https://a.example/b&;&lt; c", "<https://a.example/b&amp;>;&amp;lt; c"),
+        ("https://a.example?b&amp;c; d", "<https://a.example?b&amp;amp;c>; d"),
+        ("https://a.example?b=1&c=2; https://&gt;", "<https://a.example?b=1&amp;c=2>; https://&amp;gt;"),
         ("`a **b** <c>`", "`a **b** &lt;c&gt;`"),
         ("```py\nx = a < b ** c\n```\nafter", "```\nx = a &lt; b ** c\n```\nafter"),
         ("```\nopen", "```\nopen\n```"),
@@ -124,6 +129,7 @@ _MARKDOWN = st.lists(
 @given(_MARKDOWN)
 @example("<`a`!here>")
 @example("[a](https://a.b|c>)")
+@example("https://a.b&amp;")
 def test_no_text_makes_an_entity_or_escapes_twice(text: str) -> None:
     shown = mrkdwn(text)
     assert not _PINGS.search(shown)
