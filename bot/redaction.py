@@ -96,8 +96,8 @@ async def _answers(store: Store, run_id: str, prompt_ids: Collection[str]) -> di
     """Rewrite what a workflow run was told of their answers, in their own words, to its questions."""
     bodies: dict[str, bytes] = {}
     for step in await store.steps(run_id) if prompt_ids else ():
-        entry = codec.decode(step.output) if step.kind == EntryKind.ANSWER.value else None
-        value = entry.get("value") if isinstance(entry, dict) else None
+        entry: Any = codec.decode(step.output) if step.kind == EntryKind.ANSWER.value else {}
+        value = entry.get("value")
         if isinstance(value, dict) and value.get("prompt_id") in prompt_ids and value.get("text") not in {None, NOTE_DELETED}:
             shown = {**value, "text": NOTE_DELETED, "by": SOMEONE, "name": SOMEONE}
             bodies[f"step:{step.n}"] = codec.encode({**entry, "value": shown}, written=codec.written_by(step.output))

@@ -6,7 +6,9 @@ What lives here: a whole app, and every sealed value of it opened. What does not
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import make_url
@@ -26,11 +28,9 @@ from durable_core.context import WorkflowContext
 from durable_core.crypto import KeyRing, SessionKey, new_key_entry
 from durable_core.registry import step, workflow
 from durable_core.stores import sealing
-from tests.bot.flows.test_authorize import GRANT, connect, provider, service, tracker
+from tests.bot.flows.connecting import GRANT, connect
 from tests.bot.flows.threads import ENDED, PARKED, Obeying, posted, session_of, thread, until
-from tests.bot.signins.authority import Authority
-
-__all__ = ["provider", "service", "tracker"]
+from tests.bot.signins.authority import Authority, authority
 
 FOUND = "what Alice alone can read"
 HELLO = "hello there"
@@ -54,6 +54,20 @@ class Discreet(Obeying):
         return made if made.calls else ModelReply("Seen." if FOUND in made.text else HELLO, usage=Usage(1, 1), model=self.name)
 
 
+@pytest.fixture
+async def provider() -> AsyncIterator[Authority]:
+    async with authority() as made:
+        yield made
+
+
+@pytest.fixture
+def tracker(provider: Authority) -> OAuthConnection:
+    names: dict[str, Any] = {f"{name}_url": f"{provider.url}/{name}" for name in ("device", "token", "userinfo", "revoke")}
+    return OAuthConnection(
+        "tracker", title="Tracker", client_id="app", grant="device", scopes=["issues"], hosts=[provider.url], **names
+    )
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
     if request.param == "sqlite":
@@ -69,7 +83,7 @@ def flow(connection: OAuthConnection) -> list[object]:
 
     @step(name="read")
     async def read() -> str:
-        await connected(connection).get("/who")
+        await connected(connection).get("/userinfo")
         return FOUND
 
     @workflow
@@ -85,7 +99,7 @@ def flow(connection: OAuthConnection) -> list[object]:
     @tool(effect="read", connections=[connection])
     async def look(ctx: ToolContext, service: str) -> str:
         """Look at the tracker."""
-        await ctx.http(connection).get("/who")
+        await ctx.http(connection).get("/userinfo")
         return FOUND
 
     return [visit, look]
@@ -105,7 +119,7 @@ async def readable(app: App, keys: str) -> list[str]:
                 assert isinstance(sealed, bytes)
                 place = sealing.Place(table, "/".join(str(one) for one in rest), column)
                 opened = key.open(sealed, table=place.table, row=place.row(run_id), column=place.column)
-                found.append(f"{run_id} {place.rest} {table}.{column}: {codec.decode(opened)}")
+                found.append(f"{run_id} {place.rest} {table}.{column}: {codec.decode(opened)!r}")
     return found
 
 
