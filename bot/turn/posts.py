@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from bot.display import literal
 from bot.history import ResultItem, ResultStatus
 from bot.turn.change import NewPrompt, Post
 from bot.turn.copies import CardResult, Copy
@@ -75,7 +76,7 @@ def _seen_in_thread(turn: Turn, copy: Copy) -> bool:
 
 
 def _pointer(prompt: NewPrompt, copy: Copy) -> str:
-    who = str(prompt.asked or prompt.body.get("waiting_for") or "somebody")
+    who = literal(str(prompt.asked or prompt.body.get("waiting_for") or "somebody"))
     return f"{who[:1].upper()}{who[1:]} may answer a request that was put {_where(prompt.body.get('route'), copy)}."
 
 
@@ -84,7 +85,7 @@ def _where(route: Any, copy: Copy) -> str:
     if copy.private_to is not None:
         return "to them privately"
     title = str(route.get("title") or "") if isinstance(route, Mapping) else ""
-    return f"in {title}" if title else "elsewhere"
+    return f"in {literal(title)}" if title else "elsewhere"
 
 
 # ── what came of calls ──
