@@ -35,7 +35,7 @@ from durable_core.operations import (
 from durable_core.registry import StepOptions, Workflow, step_of
 
 if TYPE_CHECKING:
-    from durable_core.authorizing import Authorized
+    from durable_core.authorizing import Asking, Authorized
     from durable_core.loop import DetLoop
 
 P = ParamSpec("P")
@@ -145,6 +145,12 @@ class WorkflowContext:
         return Random(f"random:{self.run_id}")  # noqa: S311 - that is the point
 
     @cached_property
+    def _asking(self) -> Asking:
+        from durable_core.authorizing import Asking  # noqa: PLC0415 - as in `authorize`
+
+        return Asking()
+
+    @cached_property
     def _uuids(self) -> Random:
         return Random(f"uuid:{self.run_id}")  # noqa: S311 - same
 
@@ -233,7 +239,7 @@ class WorkflowContext:
         """Have whoever the run works for connect an account, and wait until they have; at once where they have already.
 
         ``what`` is a connection of the layer above. They are asked in private, where the run was started. Steps then act with the
-        account.
+        account. Branches that wait for one connection at the same time have them asked once: what comes of it counts for all.
 
         Raises (when it is awaited):
             NotAuthorized: they declined, it took them too long, or nobody can be asked; the reason says which.
@@ -250,8 +256,8 @@ class WorkflowContext:
                 Operation(id=op, kind=OpKind.STEP, name=name, fn=look, args=(what,), options=options)
             )
 
-        def asked(question: AskOptions) -> asyncio.Future[Answer]:
-            return self._open(OpKind.ASK, name, question=question)
+        def asked(question: AskOptions) -> Coroutine[Any, Any, tuple[Answer, bool]]:
+            return self._asking.ask(name, lambda: self._open(OpKind.ASK, name, question=question))
 
         return self._loop.create_task(authorized(checked, asked))
 
