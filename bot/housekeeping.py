@@ -150,6 +150,7 @@ def told_of(done: Forgotten, who: str) -> str:
         lines.append(f"  {_entries(done.entries)} deleted")
     lines += [f"  {session_id}: deleted" for session_id in done.sessions]
     lines += [f"  {session_id}: {count} stored values redacted" for session_id, count in done.redacted.items()]
+    lines += [f"  {run_id} goes on and needs what they answered: forget them again once it has ended" for run_id in done.needed]
     return "\n".join(lines)
 
 
