@@ -207,6 +207,7 @@ class WorkflowContext:
         expires: timedelta | None = None,
         on_expiry: OnExpiry = "deny",
         by: Any = None,
+        remind_after: timedelta | None = None,
         name: str = "",
     ) -> asyncio.Future[Answer]:
         """Ask a person and wait for the answer, however long it takes.
@@ -218,10 +219,13 @@ class WorkflowContext:
             expires: when nobody answers for so long, the answer says `expired`.
             on_expiry: what an expired question counts as.
             by: who may answer, as the layer above understands it (JSON values).
+            remind_after: after how long people are reminded, once, if it is still open then.
             name: tells this question from others in the log.
         """
         if not options and not allow_freeform:
             raise ValueError("a question needs options, or allow_freeform=True")
+        if remind_after is not None and remind_after <= timedelta(0):
+            raise ValueError("remind_after= must be in the future")
         ids = [one.id for one in options]
         if len(set(ids)) < len(ids):
             raise ValueError(f"two options of a question have the same id: {ids}")
@@ -232,6 +236,7 @@ class WorkflowContext:
             expires=expires,
             on_expiry=on_expiry,
             by=by,
+            remind_after=remind_after,
         )
         return self._open(OpKind.ASK, name, question=question)
 
