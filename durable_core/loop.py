@@ -21,7 +21,7 @@ from typing import Any, Final, NoReturn, TypeVarTuple
 from durable_core.awaitables import DetFuture, DetHandle, DetTask, DetTimer, OpFuture, awaiting, named
 from durable_core.failures import BodyBlocked, Evicted, NotDurable, Poison
 from durable_core.ledger import Ledger
-from durable_core.lines import is_interrupt, running_line, suspended_line
+from durable_core.lines import is_interrupt, running_line, stands_in, suspended_line
 from durable_core.operations import Hook, Operation, OpKind
 from durable_core.watchdog import Watch, watchdog
 
@@ -199,11 +199,15 @@ class DetLoop(asyncio.AbstractEventLoop):
 
     def check_inside(self) -> None:
         """Refuse a durable call from a step, a thread or another body: no replay would make it. Raises: RuntimeError."""
-        if self._thread != threading.get_ident() and not self.evicting:
-            raise RuntimeError(
-                f"this ctx belongs to the body of {self._watch.run_id}, and works in no step, thread or other body; "
-                "return what you know from the step, and call ctx in the body"
-            )
+        if self._thread == threading.get_ident() or self.evicting:
+            return
+        if stands_in((task.inner for task in self._tasks), sys._getframe(1)):  # noqa: SLF001 - the collector closes the body
+            self.evicting = True
+            return
+        raise RuntimeError(
+            f"this ctx belongs to the body of {self._watch.run_id}, and works in no step, thread or other body; "
+            "return what you know from the step, and call ctx in the body"
+        )
 
     def next_id(self, kind: OpKind, name: str) -> str:
         """Return the identity of what the body asks for next. Raises: RuntimeError, Unstorable."""
