@@ -35,7 +35,7 @@ from durable_core.operations import (
 from durable_core.registry import StepOptions, Workflow, step_of
 
 if TYPE_CHECKING:
-    from durable_core.authorizing import Authorized
+    from durable_core.authorizing import Asking, Authorized
     from durable_core.loop import DetLoop
 
 P = ParamSpec("P")
@@ -150,6 +150,12 @@ class WorkflowContext:
         return Random(f"random:{self.run_id}")  # noqa: S311 - that is the point
 
     @cached_property
+    def _asking(self) -> Asking:
+        from durable_core.authorizing import Asking  # noqa: PLC0415 - as in `authorize`
+
+        return Asking()
+
+    @cached_property
     def _uuids(self) -> Random:
         return Random(f"uuid:{self.run_id}")  # noqa: S311 - same
 
@@ -208,6 +214,7 @@ class WorkflowContext:
         expires: timedelta | None = None,
         on_expiry: OnExpiry = "deny",
         by: Any = None,
+        remind_after: timedelta | None = None,
         name: str = "",
     ) -> asyncio.Future[Answer]:
         """Ask a person and wait for the answer, however long it takes.
@@ -219,10 +226,13 @@ class WorkflowContext:
             expires: when nobody answers for so long, the answer says `expired`.
             on_expiry: what an expired question counts as.
             by: who may answer, as the layer above understands it (JSON values).
+            remind_after: after how long people are reminded, once, if it is still open then.
             name: tells this question from others in the log.
         """
         if not options and not allow_freeform:
             raise ValueError("a question needs options, or allow_freeform=True")
+        if remind_after is not None and remind_after <= timedelta(0):
+            raise ValueError("remind_after= must be in the future")
         ids = [one.id for one in options]
         if len(set(ids)) < len(ids):
             raise ValueError(f"two options of a question have the same id: {ids}")
@@ -233,6 +243,7 @@ class WorkflowContext:
             expires=expires,
             on_expiry=on_expiry,
             by=by,
+            remind_after=remind_after,
         )
         return self._open(OpKind.ASK, name, question=question)
 
@@ -240,7 +251,7 @@ class WorkflowContext:
         """Have whoever the run works for connect an account, and wait until they have; at once where they have already.
 
         ``what`` is a connection of the layer above. They are asked in private, where the run was started. Steps then act with the
-        account.
+        account. Branches that wait for one connection at the same time have them asked once: what comes of it counts for all.
 
         Raises (when it is awaited):
             NotAuthorized: they declined, it took them too long, or nobody can be asked; the reason says which.
@@ -258,8 +269,8 @@ class WorkflowContext:
                 Operation(id=op, kind=OpKind.STEP, name=name, fn=look, args=(what,), options=options)
             )
 
-        def asked(question: AskOptions) -> asyncio.Future[Answer]:
-            return self._open(OpKind.ASK, name, question=question)
+        def asked(question: AskOptions) -> Coroutine[Any, Any, tuple[Answer, bool]]:
+            return self._asking.ask(name, lambda: self._open(OpKind.ASK, name, question=question))
 
         return self._loop.create_task(authorized(checked, asked))
 

@@ -91,6 +91,7 @@ class AskOptions:
     on_expiry: OnExpiry = "deny"
     by: Any = None
     about: Any = None
+    remind_after: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

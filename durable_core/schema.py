@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
     from sqlalchemy.exc import DBAPIError
 
-HEAD: Final = "0006_pre_vault"
+HEAD: Final = "0007_pre_open_prompts"
 """The newest revision of this code; which others it works with, revisions.py says."""
 VERSION_TABLE: Final = "moor_alembic"
 REVISION_TABLE: Final = "moor_revision"

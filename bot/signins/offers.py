@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.cards import prompt_body, settled_words
-from bot.connections.connection import Need, OAuthConnection
+from bot.connections.connection import OAuthConnection
 from bot.connections.connections import Connections
 from bot.principal import Principal
 from bot.signins.attempt import MINUTE_MS, VALID_MS, Attempt, Proof
@@ -22,6 +22,7 @@ from bot.signins.proofs import Proofs
 from bot.signins.secrets import hashed, joined, new_code, new_secret
 from bot.signins.settle import Settling
 from bot.signins.values import Offer
+from bot.signins.waiting import Waiting
 from durable_core.ids import new_id
 from durable_core.model import Prompt
 
@@ -36,6 +37,7 @@ class Offers:
     connections: Connections
     proofs: Proofs
     settling: Settling
+    waiting: Waiting
     devices: Devices
     public_url: Callable[[], str]
 
@@ -48,13 +50,11 @@ class Offers:
         if connection is None:
             return Offer(words=f"{body['title']} can't be connected any more: the app has been changed. Cancel, and ask again.")
         requester = Principal.from_json(body["requester"])
-        need = Need(connection, tuple(str(one) for one in body["scopes"]))
         if connection.owner != "user":  # the app has been changed since; whose account it would be, nobody was asked
             return Offer(words=f"{connection.title} is an account of the app's own by now: whoever runs the app connects it.")
-        after = 0 if body["reason"] == "missing" else prompt.created_at
-        if await self.connections.connected_since(need, requester, after):
-            credential = await self.connections.credential(connection, self.connections.owner_of(connection, requester))
-            await self.settling.pass_over(prompt, "" if credential is None else credential.account, new_id("sgn"))
+        account = await self.waiting.account(prompt)
+        if account is not None:
+            await self.settling.pass_over(prompt, account, new_id("sgn"))
             return Offer(words=f"{connection.title} is connected already. It goes on.")
         address = str(body.get("address") or "")
         faults = await self.attempts.faults(requester.id, prompt.prompt_id)
@@ -64,7 +64,7 @@ class Offers:
             person=requester.name,
             connection=connection.name,
             owner=self.connections.owner_of(connection, requester),
-            scopes=need.scopes,
+            scopes=tuple(str(one) for one in body["scopes"]),
             prompt_id=prompt.prompt_id,
             run_id=prompt.run_id,
             session_id=str(body.get("session_id") or ""),
@@ -72,7 +72,7 @@ class Offers:
             channel=str(body.get("channel") or ""),
             address=address,
             tool=_tool(body),
-            after=after,
+            after=0 if body["reason"] == "missing" else prompt.created_at,
             proof=await self.proofs.choose(requester, connection, address, faults=faults),
             link_hash="",
             valid_until=0,

@@ -215,7 +215,7 @@ class Runner:
         if _ends(live, commit):
             await self._end(live, self._outcome(live), last=commit)
             return False
-        committed, released = await self._commit(live, commit, settles=bool(completion.settle))
+        committed, released = await self._commit(live, commit, about=completion.prompts)
         live.take_over(committed, commit.consumed)
         return True if released else None
 
@@ -230,13 +230,13 @@ class Runner:
         elif completion.kind is EntryKind.SIGNAL and not completion.ok:
             live.taken.discard(completion.about["name"])
 
-    async def _commit(self, live: Live, commit: StepCommit, *, settles: bool) -> tuple[Committed, bool]:
+    async def _commit(self, live: Live, commit: StepCommit, *, about: tuple[str, ...]) -> tuple[Committed, bool]:
         """Commit; also whether the run was given back with it. A question that somebody answered meanwhile is left alone."""
         while True:
             try:
                 return await self._surely(commit), commit.release
             except PromptTaken as taken:
-                if settles and commit.settle[0].prompt_id == taken.prompt_id:
+                if taken.prompt_id in about:
                     raise _Anew from taken
                 commit = replace(commit, settle=tuple(one for one in commit.settle if one.prompt_id != taken.prompt_id))
             except AddressTaken as taken:  # the body is told by the next entry
