@@ -13,8 +13,8 @@ from bot import Agent, Approval, Bot, ToolContext, tool
 from bot.history import ResultItem
 from bot.model import ModelReply, ModelRequest, OnText
 from bot.testing import FakeSlack, running
-from bot.testing.slack import reading
 from bot.testing.slack.faults import refused
+from bot.testing.slack.shapes import user_json
 from channels.slack import Slack
 from tests.bot.session.actors import calls, says
 
@@ -48,15 +48,13 @@ async def shop(slack: FakeSlack) -> AsyncIterator[FakeSlack]:
 
 
 async def test_a_display_name_is_no_link_in_what_the_bot_remarks(monkeypatch: pytest.MonkeyPatch) -> None:
-    written = reading.user_json
-
     def named(user: Any, **known: Any) -> Any:
-        told = written(user, **known)
+        told = user_json(user, **known)
         if user.name == "alice":
             told["profile"]["display_name"] = NAME
         return told
 
-    monkeypatch.setattr(reading, "user_json", named)
+    monkeypatch.setattr("bot.testing.slack.reading.user_json", named)
     async with FakeSlack() as fresh, shop(fresh) as slack:
         said = await slack.mention("alice", "general", "go")
         card = await slack.until(lambda: slack.card(said))
