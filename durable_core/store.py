@@ -24,6 +24,8 @@ Claims
        `alone`.
   S43  `begin` is `admit`, and a claim of the run in the same transaction if the input made one that is due at once and that the
        worker is able to take. Nobody is told of a run that was taken so: there is nothing left to do for others.
+  S49  Of one claim at most `recovering` runs are such as lost their worker and got nothing from anybody since. What else is due
+       is claimed past them, so that nobody's input waits behind a bulk of them.
 Commits
   S11  A commit is whole: step, events, outbox, prompts, consumed commands, outcomes, the next state; or nothing at all.
   S12  A completed step never changes.

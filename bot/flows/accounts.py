@@ -22,6 +22,7 @@ from bot.connections.errors import HostNotBound, NotConnected, PrincipalRequired
 from bot.connections.lent import Lent
 from bot.flows.origin import Conversation, read_origin
 from bot.principal import Principal
+from bot.turn.questions import REMIND_MS
 from bot.turn.signing import CONNECTED
 from channels.events import Standing
 from durable_core import codec
@@ -106,6 +107,7 @@ class RunAccounts:
                 "reason": found.reason,
             },
             "expires_ms": int(connection.expires.total_seconds() * 1000),
+            "remind_ms": REMIND_MS,
             "granted": CONNECTED,
             "declined": f"{who} did not connect {title}.",
             "late": f"Nobody connected {title} in time.",

@@ -11,10 +11,12 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from bot.display import quoted
 from bot.history import ResultItem, ResultStatus
 from bot.turn.change import NewPrompt, Post
 from bot.turn.copies import CardResult, Copy
 from bot.turn.state import Consent, Earlier, Pending, Purpose, Turn
+from bot.turn.view import OpenPrompt
 
 SHORT = 200
 """Characters of a result that are shown on its card."""
@@ -32,6 +34,12 @@ def notice_at(turn: Turn, copy: Copy, text: str, *, mentions: Sequence[str] = ()
         body["private_to"] = copy.private_to
     channel, address = turn.place_of(copy)
     return Post(body=body, channel=channel, address=address)
+
+
+def reminder(prompt: OpenPrompt, count: int = 1) -> str:
+    """Say that a request is still open, or that several are."""
+    what = quoted(prompt.text) if count == 1 else f"{count} requests"
+    return f"Still unanswered: {what}. {prompt.waiting_for or 'Somebody'} may answer."
 
 
 def whisper(channel: str | None, address: str | None, principal: str, text: str) -> Post:
