@@ -41,27 +41,36 @@ def with_console(
     _migrate_own(settings)
     start_mark(data).write_text(f"{since}\n", encoding="utf-8")
     from bot.console.security import loopback_guard  # noqa: PLC0415
+    from bot.moved import MovedClock, MovedFile  # noqa: PLC0415
     from bot.processes import WorkerProcess, child_env, worker_command  # noqa: PLC0415
     from bot.roles import Listening  # noqa: PLC0415
-    from bot.settings import Role  # noqa: PLC0415
+    from bot.settings import DATABASE_FILE, Role  # noqa: PLC0415
 
     key = _console_key(data)
     page = f"{address}/console/?k={key}"
+    moved = MovedFile(data)
+    moved.read()  # refused here, where it is one sentence
 
     def mount(web_app: web.Application, runtime: Runtime) -> None:
         from bot.console.page import install_console  # noqa: PLC0415
+        from bot.console.panel import Panel  # noqa: PLC0415
 
+        panel = Panel(moved, database=data / DATABASE_FILE, demo=app == DEMO_APP)
         revoke = None
         if app == DEMO_APP:
             from bot.demo_provider.serving import install_provider  # noqa: PLC0415
 
-            revoke = install_provider(web_app, folder=data, origin=address).revoke_tokens
-        if runtime.console is not None:
-            install_console(web_app, runtime.console, key=key, public_port=bound, revoke=revoke)
+            tell = MovedClock(moved).seconds
+            revoke = install_provider(web_app, folder=data, origin=address, now=tell).revoke_tokens
+        if (board := runtime.console) is not None:
+            board.moved, panel.changed = panel.changes, board.worker_changed
+            install_console(web_app, board, key=key, public_port=bound, revoke=revoke, panel=panel)
         if runtime.platform is not None:
             runtime.platform.page_url = f"{address}/console/"
 
     def ready() -> None:
+        if days := moved.read().ahead_ms // 86_400_000:
+            say(f"Moorings clock: {days} days ahead, as the demo's page moved it; {moved.path} keeps it.")
         say(f"Moorings console: {page}")
         for name in hears:
             say(f"Moorings hears {name} at {address}/channels/{name}/")
