@@ -40,8 +40,8 @@ class Lent(Protocol):
         """Look whether the run may use it; the log keeps the answer.
 
         `{"account": …}` it may; `{"denied": reason}` it may not, and nobody is asked; else `{"ask", "expires_ms", "granted",
-        "declined", "late"}`: `ask` is for the surface, `granted` the option that a granted question is settled with, and the
-        others are reasons.
+        "declined", "late", "lost"}`: `ask` is for the surface, `granted` the option that a granted question is settled with, and
+        the others are reasons. With `remind_ms` people are reminded after so long.
         """
 
     async def failed(self, error: BaseException) -> BaseException:
@@ -108,4 +108,10 @@ async def authorized(
 
 
 def _question(found: Mapping[str, Any]) -> AskOptions:
-    return AskOptions(text="", expires=timedelta(milliseconds=found["expires_ms"]), about=found["ask"])
+    remind_ms = found.get("remind_ms")
+    return AskOptions(
+        text="",
+        expires=timedelta(milliseconds=found["expires_ms"]),
+        remind_after=timedelta(milliseconds=remind_ms) if remind_ms else None,
+        about=found["ask"],
+    )

@@ -1,4 +1,4 @@
-"""StoreContract: every promise of `store.Store`, S1 to S48, as one suite to subclass.
+"""StoreContract: every promise of `store.Store`, S1 to S49, as one suite to subclass.
 
 What lives here: the sum of the groups. What does not: any test, each is in the module of its concept.
 """
