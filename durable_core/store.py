@@ -96,6 +96,8 @@ Vault
        raises `CannotOpen` where it is read, and stops no other. Wrapping keys anew (S30) covers entries.
   S48  An answer that is `aside` is owed its word and leaves an audit entry; the prompt, its votes and copies stay as they are.
        Where its giver may not answer, or the prompt is over, it is refused as any answer.
+  S51  Of answers that say `most`, that many of one person to one prompt are taken within a minute that change nothing or wait for
+       a worker; what comes above is refused as `too_often` and leaves no trace, not even its key.
 Beside the loop
   S41  `prolong` is called from another thread and needs no loop. It is fenced as every write is: what was given back, or has
        another epoch by now, stays as it is.

@@ -95,6 +95,8 @@ class PromptAnswer:
     aside: bool = False
     """Asks for something beside the answer, such as a link, which `tell` brings; settles nothing and counts nothing. Refused like
     an answer where its giver may not answer or the prompt is over."""
+    most: int | None = None
+    """How many answers that change nothing are taken of one person to one prompt within a minute; None any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
