@@ -123,7 +123,7 @@ class ChildHandle:
 
 
 class WorkflowContext:
-    """What a body acts by. Each durable call returns an awaitable, so that gather, wait and TaskGroup take it."""
+    """What a body acts by, and nobody else. Each durable call returns an awaitable, for gather, wait and TaskGroup."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -139,9 +139,14 @@ class WorkflowContext:
         """Whether what happens now happened before; for logging, never for deciding."""
         return self._host.replaying
 
-    @cached_property
+    @property
     def random(self) -> Random:
         """Random numbers, seeded by the run's id: the same in every replay."""
+        self._loop.check_inside()
+        return self._random
+
+    @cached_property
+    def _random(self) -> Random:
         return Random(f"random:{self.run_id}")  # noqa: S311 - that is the point
 
     @cached_property
@@ -160,10 +165,12 @@ class WorkflowContext:
 
     def uuid(self) -> UUID:
         """Return a UUID (version 4 in form), the same in every replay."""
+        self._loop.check_inside()
         return UUID(int=self._uuids.getrandbits(128), version=4)
 
     def patched(self, patch: str) -> bool:
         """Return whether this run takes the new way: True on new runs, False where the old code passed here already."""
+        self._loop.check_inside()
         return self._host.patched(patch)
 
     def progress(self, value: Any) -> None:
@@ -183,7 +190,7 @@ class WorkflowContext:
         run, options = step_of(fn)
         _refuse_awaitables(options.name, args, kwargs)
         op = Operation(
-            id=self._loop.ledger.next_id(OpKind.STEP, options.name),
+            id=self._loop.next_id(OpKind.STEP, options.name),
             kind=OpKind.STEP,
             name=options.name,
             fn=run,
@@ -252,10 +259,11 @@ class WorkflowContext:
         """
         from durable_core.authorizing import authorized, look  # noqa: PLC0415 - it looks at steps, whose facts are defined here
 
+        self._loop.check_inside()
         name = f"authorize {getattr(what, 'name', '')}"
 
         def checked() -> asyncio.Future[Mapping[str, Any]]:
-            op = self._loop.ledger.next_id(OpKind.STEP, name)
+            op = self._loop.next_id(OpKind.STEP, name)
             options = StepOptions(name=name)
             return self._loop.open_operation(
                 Operation(id=op, kind=OpKind.STEP, name=name, fn=look, args=(what,), options=options)
@@ -313,17 +321,22 @@ class WorkflowContext:
         if not isinstance(workflow, Workflow):
             raise TypeError(f"a child is a workflow (@workflow), not {workflow!r}; functions run by ctx.step(...)")
         _refuse_awaitables(workflow.name, args, kwargs)
-        op = self._loop.ledger.next_id(OpKind.CHILD, workflow.name)
-        said = op if key is None else f"key:{workflow.name}:{check_name(key, 'key')}"
+        op = self._loop.next_id(OpKind.CHILD, workflow.name)
+        said = op if key is None else _said(workflow.name, check_name(key, "key"))
         run_id = child_run_id(self._host.run_id, said)
         args, kwargs = own_copy(args), own_copy(kwargs)
         child = ChildStart(workflow=workflow, args=args, kwargs=kwargs, run_id=run_id, key=key, detached=detached)
         return run_id, self._loop.open_operation(Operation(id=op, kind=OpKind.CHILD, name=workflow.name, child=child))
 
     def _open(self, kind: OpKind, name: str, *, question: AskOptions | None = None) -> asyncio.Future[Any]:
-        op = self._loop.ledger.next_id(kind, name)
+        op = self._loop.next_id(kind, name)
         hook = Webhook(op) if kind is OpKind.WEBHOOK else None
         return self._loop.open_operation(Operation(id=op, kind=kind, name=name, question=question, hook=hook))
+
+
+def _said(workflow: str, key: str) -> str:
+    """Name a child by its key. A workflow's name may hold a colon itself: then its length tells where it ends."""
+    return f"key:{workflow}:{key}" if ":" not in workflow else f"key {len(workflow)}:{workflow}:{key}"
 
 
 def _refuse_awaitables(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

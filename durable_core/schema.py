@@ -25,6 +25,8 @@ HEAD: Final = "0007_pre_open_prompts"
 """The newest revision of this code; which others it works with, revisions.py says."""
 VERSION_TABLE: Final = "moor_alembic"
 REVISION_TABLE: Final = "moor_revision"
+UTF8: Final = "UTF8"
+WRONG_ENCODING: Final = "the database's encoding is {}, which can't hold every name; use one made with ENCODING 'UTF8'"
 ALIVE_MS: Final = 60_000
 """How old the last word of a worker that is alive may be."""
 
@@ -119,6 +121,7 @@ def upgrade(url: str, *, namespace: str | None = None, finish: bool = False) -> 
     try:
         with engine.begin() as connection:
             if connection.dialect.name == "postgresql":
+                _check_encoding(str(connection.exec_driver_sql("SHOW server_encoding").scalar()))
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
                 if namespace is not None:
                     _enter(connection, namespace)
@@ -129,6 +132,11 @@ def upgrade(url: str, *, namespace: str | None = None, finish: bool = False) -> 
         raise Broken(f"the database can't be migrated: {_said(error)}") from error
     finally:
         engine.dispose()
+
+
+def _check_encoding(encoding: str) -> None:
+    if encoding != UTF8:
+        raise Broken(WRONG_ENCODING.format(encoding))
 
 
 def _enter(connection: Connection, namespace: str) -> None:
@@ -234,14 +242,15 @@ def _refuse_older(connection: Connection, revision: str) -> None:
 
 
 def _engine(url: str) -> Engine:
-    from sqlalchemy import create_engine, event, make_url, pool  # noqa: PLC0415 - heavy, and only migrating needs it
+    from sqlalchemy import URL, create_engine, event, make_url, pool  # noqa: PLC0415 - heavy, and only migrating needs it
 
-    parsed = make_url(url)
+    # of a file the rest is its name as it stands: a `?` or `%41` in it is no syntax
+    parsed = URL.create("sqlite", database=url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else make_url(url)
     if parsed.get_backend_name() in {"postgres", "postgresql"}:
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() != "sqlite":
         # prepared statements would outlive the transaction on a pooler's connection
-        return create_engine(parsed, poolclass=pool.NullPool, connect_args={"prepare_threshold": None})
+        return create_engine(parsed, poolclass=pool.NullPool, connect_args={"prepare_threshold": None, "client_encoding": "utf8"})
     engine = create_engine(parsed, poolclass=pool.StaticPool)
 
     # sqlite3 begins a transaction only before INSERT, UPDATE and DELETE, so that a revision would be half

@@ -41,10 +41,12 @@ Prompts
   S18  An answer that needs a function waits as an interaction; it never waits behind the run's lease. Whoever answered in vain
        is owed what the answer said to tell, in the transaction that decided so. A verdict about one level counts for no other.
   S38  A prompt with a quorum is settled by that many different people who approve, or by one who denies; each yes counts once. An
-       answer that counts without settling owes an edit to every posted copy. An override settles whatever the quorum is.
+       answer that counts without settling owes an edit to every posted copy. An override settles whatever the quorum is. With a
+       yes that counts or settles go earlier votes of those whom the list doesn't name by now, or whom the verdict calls lapsed.
   S39  The times of an open prompt, whom it asks and its level change only by a commit; then every posted copy is edited.
-  S40  Whatever settles, counts, is refused or hands a prompt to others leaves one audit entry in the same transaction. Entries
-       are numbered without gaps over the whole store, each bears the hash of the one before, and no purge deletes them.
+  S40  Whatever settles, counts, is refused or hands a prompt to others, and each vote that goes, leaves one audit entry in the
+       same transaction. Entries are numbered without gaps over the whole store, each bears the hash of the one before, and no
+       purge deletes them.
 Outbox
   S19  One lane is sent by one sender at a time, in order; an item is `sent`, postponed or buried, never dropped.
   S20  A sent item keeps the platform's reference, so that an edit finds its post.
@@ -81,6 +83,9 @@ Claimed keys
        before it is told; every other one gets `done` with the value that was said first, or `pending` with who began. All of it
        is fenced. What is done stays done, also when the value goes with the content of the run that gave it. No event tells of it
        (S32): a claim changes nothing that a run is, and outlives the content of the one that made it.
+  S50  A pending claim is settled from outside, by its id: it is done, or its key may be claimed anew. Of those who say so one
+       does it. While somebody is at work on its run it is refused: the effect may be under way. What is done stays as it was
+       said. Who did it leaves one audit entry in the same transaction.
 Vault
   S44  Entries of the vault are written by compare-and-set, all of a call or none; of those who write over one version exactly one
        does. Versions of a name grow, and none comes back, not even after the entry was deleted.
@@ -92,6 +97,8 @@ Vault
        raises `CannotOpen` where it is read, and stops no other. Wrapping keys anew (S30) covers entries.
   S48  An answer that is `aside` is owed its word and leaves an audit entry; the prompt, its votes and copies stay as they are.
        Where its giver may not answer, or the prompt is over, it is refused as any answer.
+  S51  Of answers that say `most`, that many of one person to one prompt are taken within a minute that change nothing or wait for
+       a worker; what comes above is refused as `too_often` and leaves no trace, not even its key.
 Beside the loop
   S41  `prolong` is called from another thread and needs no loop. It is fenced as every write is: what was given back, or has
        another epoch by now, stays as it is.
@@ -123,6 +130,8 @@ from durable_core.model import (
     Incarnation,
     Interaction,
     KeyRequest,
+    KeySettled,
+    KeySettlement,
     Lane,
     Postponed,
     Prompt,
@@ -214,7 +223,10 @@ class Store(Protocol):
         """Visible events from index `start` (negative: from the tail); with `hidden`, all from position `start`."""
 
     async def content(self, run_id: str, rows: Sequence[str]) -> dict[str, bytes]:
-        """Bodies that references name (`command:5`, `step:2`, `record:2:reply`, `prompt:prm_…`); missing ones are left out."""
+        """Bodies that references name (`command:5`, `step:2`, `record:2:reply`, `prompt:prm_…`); missing ones are left out.
+
+        `giver:sub_…` is who gave an answer that a worker decides or has decided, and from where.
+        """
 
     async def rows(self, sql: str, parameters: dict[str, str | int | bytes | None]) -> list[tuple[str | int | bytes | None, ...]]:
         """Read with a statement of a layer above; named parameters, portable SQL."""
@@ -290,6 +302,9 @@ class Store(Protocol):
 
     async def release_key(self, request: KeyRequest) -> None:
         """Let a key be claimed anew, if the claim that the request names stands and isn't done. Raises `LeaseLost`."""
+
+    async def settle_key(self, settlement: KeySettlement) -> KeySettled:
+        """Say from outside what became of a pending claim (S50). Raises `NotFound`; `ContentGone`: no value can be kept."""
 
     # ── the vault ──
     async def vault(self, name: str) -> VaultEntry | None:

@@ -24,7 +24,7 @@ from durable_core.engine.loading import WarmBodies, cold, warm
 from durable_core.engine.starts import read_header
 from durable_core.engine.steps import LEAVE_SECONDS, VALUE_LIMIT, unstorable
 from durable_core.engine.surface import Alone, Surface
-from durable_core.engine.threads import Threads, being_cancelled, wording
+from durable_core.engine.threads import Threads, being_cancelled, storable, wording
 from durable_core.errors import (
     AddressTaken,
     CommitUnknown,
@@ -366,7 +366,7 @@ class Runner:
                 await self._set_aside(claim, poison)
             return
         end = End.of(
-            FAILED, code=_CODES.get(type(poison).__name__, "error"), message=str(poison), type_name=type(poison).__name__
+            FAILED, code=_CODES.get(type(poison).__name__, "error"), message=wording(poison), type_name=type(poison).__name__
         )
         if live is None:
             await self._end_unseen(claim, end)
@@ -394,4 +394,5 @@ def _ends(live: Live, commit: StepCommit) -> bool:
 def _failed(error: BaseException) -> End:
     """Say how a body's error ends its run; errors of steps and children keep their code."""
     code = getattr(error, "code", None) if isinstance(error, DurableError) else None
-    return End.of(FAILED, code=code if isinstance(code, str) else "error", message=wording(error), type_name=type(error).__name__)
+    code = storable(code) if isinstance(code, str) else "error"
+    return End.of(FAILED, code=code, message=wording(error), type_name=type(error).__name__)

@@ -17,6 +17,7 @@ from typing import Final
 
 import asyncpg
 
+from durable_core import schema
 from durable_core.errors import Broken, DurableError, Unavailable
 
 FAULTS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
@@ -29,8 +30,16 @@ _STATEMENTS: Final = 256
 # Each of the store's statements has its index. While a table is new the planner takes it for tiny, plans a scan of all of it, or
 # a bitmap of a whole index and a sort where only the first row in its order is wanted, and keeps that plan until the table is
 # analyzed, a minute and ten thousand rows later. A pooler takes no settings.
+# Locks on rows and conditions in UPDATE keep transactions apart (CORE 1, 2); in a stricter isolation, which a database or a role
+# may have for all that it is asked, they would only fail each other.
 _SETTINGS: Final = MappingProxyType(
-    {"application_name": "moorings", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off"}
+    {
+        "application_name": "moorings",
+        "default_transaction_isolation": "read committed",
+        "enable_seqscan": "off",
+        "enable_bitmapscan": "off",
+        "jit": "off",
+    }
 )
 
 _UNKNOWN_SETTING: Final = "unsupported startup parameter"
@@ -83,7 +92,7 @@ async def connect(url: str, *, pooler: bool = False) -> asyncpg.Connection:
         Unavailable, Broken: it can't be opened.
     """
     try:
-        return await asyncpg.connect(
+        connection = await asyncpg.connect(
             dsn(url),
             timeout=CONNECT_SECONDS,
             command_timeout=STATEMENT_SECONDS,
@@ -97,6 +106,11 @@ async def connect(url: str, *, pooler: bool = False) -> asyncpg.Connection:
                 "a pooler stands at this address; set MOORINGS_DATABASE_POOLER=transaction if it is in that mode"
             ) from error
         raise sorted_error(error) from error
+    encoding = getattr(connection.get_settings(), "server_encoding", schema.UTF8)
+    if encoding != schema.UTF8:
+        connection.terminate()
+        raise Broken(schema.WRONG_ENCODING.format(encoding))
+    return connection
 
 
 def sorted_error(error: BaseException) -> DurableError:
