@@ -29,6 +29,7 @@ NOT_YOURS: Final = "not_yours"
 NO_LINK_HERE: Final = "no_link_here"
 NO_WORDS: Final = "no_words"
 UNCHANGED_OVERRIDE: Final = "unchanged_override"
+TOO_OFTEN: Final = "too_often"
 
 REASONS: Final[dict[str, str]] = {
     NOT_YOURS: "Only the person who asked may answer this.",
@@ -41,6 +42,7 @@ REASONS: Final[dict[str, str]] = {
     ENDED: f"This conversation has ended. {NOTHING_DONE}",
     "session_stranded": "This conversation can't be gone on with in this version. Write a message to begin anew.",
     "session_dormant": DORMANT,
+    TOO_OFTEN: f"That was too often within a minute. {NOTHING_DONE} Wait a minute, then try again.",
     UNKNOWN_OPTION: "That is not one of the options of this request.",
     NO_LINK_HERE: "A link is given where it was asked for, or by POST /v1/prompts/{request_id}/connect.",
     NO_WORDS: "Write your answer first: it was empty.",

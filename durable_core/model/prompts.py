@@ -95,6 +95,8 @@ class PromptAnswer:
     aside: bool = False
     """Asks for something beside the answer, such as a link, which `tell` brings; settles nothing and counts nothing. Refused like
     an answer where its giver may not answer or the prompt is over."""
+    most: int | None = None
+    """How many answers that change nothing are taken of one person to one prompt within a minute; None any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +141,8 @@ class Verdict:
     events: tuple[EventDraft, ...] = ()
     counted: tuple[EventDraft, ...] = ()
     """As in `PromptAnswer`."""
+    lapsed: tuple[str, ...] = ()
+    """Whose earlier votes don't count any more, since they may not answer by now; votes that it doesn't name stand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,8 +159,8 @@ class AuditEntry:
     n: int
     at: int
     act: str
-    """`settled`, `counted`, `refused`, `overridden`, `moved` (handed to others), `aside` (somebody who may answer asked for
-    something beside it); of a claimed key `done` or `released`."""
+    """`settled`, `counted`, `refused`, `overridden`, `moved` (handed to others), `lapsed` (a vote went, since its giver may not
+    answer any more), `aside` (somebody who may answer asked for something beside it); of a claimed key `done` or `released`."""
     run_id: str
     prompt_id: str
     kind: str
