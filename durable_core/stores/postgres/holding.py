@@ -68,6 +68,10 @@ class Holding:
         """Forget where a run stands that isn't held any more."""
         self._positions.put(run_id, None)
 
+    def doubt(self) -> None:
+        """Forget where all runs stand: the server may be another one."""
+        self._positions.clear()
+
     async def commit(self, commit: StepCommit) -> Committed:
         """Finish a step, and tell of it (S32)."""
         if told := history.of_commit(commit):
