@@ -54,12 +54,12 @@ async def newest(urls: Mapping[str, str], ask: Ask, seen: Seen) -> asyncpg.Conne
         Broken: none ever will, as for a wrong password.
     """
     pending = {asyncio.create_task(ask(url)): name for name, url in urls.items()}
-    found: list[Answer] = []
+    found: dict[str, Answer] = {}
     errors: dict[str, DurableError] = {}
     until: float | None = None
     clock = asyncio.get_running_loop().time
     try:
-        while pending and (found or len(errors) < len(urls)):
+        while found.keys() | errors.keys() < urls.keys():
             left = None if until is None else max(0.0, until - clock())
             done, _ = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if not done:
@@ -68,20 +68,19 @@ async def newest(urls: Mapping[str, str], ask: Ask, seen: Seen) -> asyncpg.Conne
                 name = pending.pop(task)
                 answer = _judged(task, seen)
                 if isinstance(answer, Answer):
-                    found.append(answer)
+                    found[name] = answer
                     until = until or clock() + OTHERS_SECONDS
                     continue
                 errors[name] = answer
-                if answer.retryable:  # while another one says nothing, this one may be promoted
+                if answer.retryable and not found:  # while another one says nothing, this one may be promoted
                     pending[asyncio.create_task(_again(ask, urls[name]))] = name
         if not found:
             raise _none(errors)
-        chosen = max(found, key=lambda answer: answer.timeline)
-        found.remove(chosen)
+        chosen = found.pop(max(found, key=lambda name: found[name].timeline))
         seen.timeline = max(seen.timeline, chosen.timeline)
         return chosen.connection
     finally:
-        for answer in found:
+        for answer in found.values():
             answer.connection.terminate()
         for task in pending:
             task.cancel()

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
 from durable_core import schema
 from durable_core.clock import DatabaseClock
-from durable_core.errors import Broken, CommitUnknown, Unavailable
+from durable_core.errors import Broken, CommitUnknown, NotFound, Unavailable
 from durable_core.model import Claim, ClaimRequest, StepCommit, StepDraft, ToNew
 from durable_core.stores.postgres.connect import connect
 from durable_core.stores.postgres.servers import Seen
@@ -114,8 +115,9 @@ async def test_a_standby_is_no_server_to_work_on(following: Pair, store_on: Call
 
 
 async def test_of_several_hosts_the_one_that_takes_writes_is_found(
-    following: Pair, store_on: Callable[[str], PostgresStore]
+    following: Pair, store_on: Callable[[str], PostgresStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("durable_core.stores.postgres.servers.OTHERS_SECONDS", 0.1)
     url = following.url(following.follows, following.leads)
     assert not (await asyncio.to_thread(schema.upgrade, url)).changed
     async with Relay.before(following.url(following.leads)) as (relay, silent):
@@ -127,10 +129,36 @@ async def test_of_several_hosts_the_one_that_takes_writes_is_found(
         await store.close()
 
 
+async def test_what_no_standby_has_is_not_seen_though_whoever_sent_it_gave_up(
+    following: Pair, store_on: Callable[[str], PostgresStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To cancel a commit that waits for the standby makes it count."""
+    monkeypatch.setattr("durable_core.stores.postgres.connect.STATEMENT_SECONDS", 0.3)
+    store = store_on(following.url(following.leads))
+    await store.open()
+    first = message(ToNew(new=new_run()), key="k")
+    await asyncio.to_thread(following.follows.kill)
+    with pytest.raises(CommitUnknown):
+        await store.admit(first)
+    with pytest.raises(NotFound):
+        await store.submission(first.submission_id)
+    with pytest.raises(Unavailable):
+        await store.admit(message(ToNew(new=new_run()), key="k"))
+    await asyncio.to_thread(following.follows.start)
+    receipt = None
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while receipt is None:
+            with suppress(Unavailable):
+                receipt = await store.admit(message(ToNew(new=new_run()), key="k"))
+    assert (receipt.submission_id, receipt.deduplicated) == (first.submission_id, True)
+
+
 async def test_a_server_that_falls_silent_or_takes_no_writes_any_more_is_left_for_the_promoted_one(
     following: Pair, store_on: Callable[[str], PostgresStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("durable_core.stores.postgres.listen._LOOK_SECONDS", 0.2)
+    monkeypatch.setattr("durable_core.stores.postgres.servers.OTHERS_SECONDS", 0.1)
+    monkeypatch.setattr("durable_core.stores.postgres.servers.AGAIN_SECONDS", 0.1)
     old, new = following.leads, following.follows
     async with Relay.before(following.url(old)) as (relay, url):
         silenced, demoted = store_on(f"{url},{new.folder}"), store_on(following.url(old, new))
