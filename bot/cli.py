@@ -117,9 +117,9 @@ def dev(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what an earlier start left unfinished.")] = False,
 ) -> None:
     """Develop: your bot on the local page, with an own SQLite file."""
-    import time  # noqa: PLC0415
+    from bot.moved import MovedClock, MovedFile  # noqa: PLC0415
 
-    since = 0 if resume else int(time.time() * 1000)
+    since = 0 if resume else MovedClock(MovedFile(data)).now()
     hears = _hears(app)
     with_console(app, data, hears=hears, host=host, port=port, no_open=no_open, allow_network=allow_network, since=since)
 

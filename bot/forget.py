@@ -11,7 +11,7 @@ import contextlib
 from dataclasses import dataclass
 
 from bot.ending import end_session
-from bot.redaction import all_events, words_of
+from bot.redaction import all_events, is_needed, words_of
 from durable_core import codec
 from durable_core.engine.ending import end_run
 from durable_core.engine.signals import cancel_admission
@@ -77,6 +77,8 @@ class Forgotten:
     """Sessions with others, and how many stored values there lost this person's words."""
     entries: int = 0
     """What was theirs in the vault."""
+    needed: tuple[str, ...] = ()
+    """Workflow runs of others that go on and need what they answered: forget them again once those have ended."""
 
 
 async def forget_session(store: Store, session_id: str, *, by: str, seconds: float = SEND_SECONDS) -> bool:
@@ -134,11 +136,13 @@ async def forget_principal(store: Store, principal: str, *, by: str, seconds: fl
     entries = await _empty(store, principal)
     gone = [run_id for run_id in found.alone if await forget_session(store, run_id, by=by, seconds=seconds)]
     redacted: dict[str, int] = {}
+    needed: list[str] = []
     for run_id in found.shared:
         changed = await _redact(store, run_id, principal, by=by)
         if changed:
             redacted[run_id] = changed
-    return Forgotten(sessions=tuple(gone), redacted=redacted, entries=entries)
+        needed += [run_id] if await is_needed(store, run_id, principal) else []
+    return Forgotten(sessions=tuple(gone), redacted=redacted, entries=entries, needed=tuple(needed))
 
 
 async def _owned(store: Store, principal: str) -> list[str]:

@@ -150,6 +150,7 @@ def told_of(done: Forgotten, who: str) -> str:
         lines.append(f"  {_entries(done.entries)} deleted")
     lines += [f"  {session_id}: deleted" for session_id in done.sessions]
     lines += [f"  {session_id}: {count} stored values redacted" for session_id, count in done.redacted.items()]
+    lines += [f"  {run_id} goes on and needs what they answered: forget them again once it has ended" for run_id in done.needed]
     return "\n".join(lines)
 
 
@@ -173,15 +174,15 @@ def vacuum(*, data: Data = None) -> None:
 @asynccontextmanager
 async def opened(*, app: str | None = None, data: Path | None = None, keys: Any = None) -> AsyncIterator[Store]:
     """Open the store of the environment, or of the folder of demo or dev, beside the processes that work on it."""
+    from bot.moved import clock_of  # noqa: PLC0415
     from bot.runtime import store_options  # noqa: PLC0415
-    from durable_core.clock import DatabaseClock  # noqa: PLC0415
     from durable_core.stores.open import open_store  # noqa: PLC0415
 
     settings = _settings(data)
     preflight.check_drivers(settings)
     preflight.check_schema(settings)
     store = open_store(
-        settings.database_url, keys=keys or _keys(app, settings), clock=DatabaseClock(), options=store_options(settings)
+        settings.database_url, keys=keys or _keys(app, settings), clock=clock_of(settings), options=store_options(settings)
     )
     await store.open()
     try:
@@ -199,15 +200,9 @@ def _keys(app: str | None, settings: Settings) -> Any:
 
 
 def _settings(data: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
-    from dataclasses import replace  # noqa: PLC0415
+    from bot.settings import Settings, own_settings  # noqa: PLC0415
 
-    from bot.settings import Settings, kept_keys  # noqa: PLC0415
-
-    if data is None:
-        return Settings.from_env(environ)
-    kept = {name: value for name, value in environ.items() if name != "MOORINGS_DATABASE_URL"}
-    settings = Settings.from_env(kept, data=data)
-    return settings if settings.encryption_keys else replace(settings, encryption_keys=kept_keys(data))
+    return Settings.from_env(environ) if data is None else own_settings(environ, data)
 
 
 def _wrapped(sessions: int, entries: int) -> str:

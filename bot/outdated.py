@@ -21,7 +21,7 @@ log = logging.getLogger("moorings.approvals")
 
 MOST: Final = 500
 """How many open approvals are looked at, the newest first: a start costs no more however many wait."""
-_OPEN: Final = """
+OPEN: Final = """
     SELECT p.prompt_id, r.name FROM moor_prompt p JOIN moor_run r ON r.run_id = p.run_id
     WHERE p.outcome IS NULL AND p.kind = 'approval' ORDER BY p.created_at DESC LIMIT :most
 """
@@ -30,7 +30,7 @@ _OPEN: Final = """
 async def outdated(store: Store, agents: Mapping[str, ReadyAgent]) -> list[str]:
     """Name the open approvals whose tool is gone or has another schema now; those of agents that aren't here are left out."""
     found = []
-    for prompt_id, name in await store.rows(_OPEN, {"most": MOST}):
+    for prompt_id, name in await store.rows(OPEN, {"most": MOST}):
         agent = agents.get(str(name))
         if agent is None:
             continue

@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from bot import participants
-from bot.answers import Answers, Way, belongs
+from bot.answers import MOST_A_MINUTE, Answers, Way, belongs
 from bot.cards import prompt_body
 from bot.errors import NotReady, Problem
 from bot.given import option_named
 from bot.principal import Principal
 from bot.session_api import JsonObject, Response, ResponseResult
 from bot.signins.values import Offer
-from bot.telling import explain
+from bot.telling import TOO_OFTEN, explain
 from bot.views import iso, prompt_row, response_view
 from channels.events import Place
 from durable_core import codec
@@ -39,15 +39,15 @@ MOST_LOOKED_AT: Final = 1_000
 """How many open requests are looked at for one page of those that a caller may see."""
 NEWER: Final = "This was asked by a newer version, which has to take the answer. Send the same again."
 
-_OPEN: Final = """
+OPEN: Final = """
     SELECT prompt_id FROM moor_prompt
-    WHERE outcome IS NULL AND (created_at > :at OR (created_at = :at AND prompt_id > :after))
-    ORDER BY created_at, prompt_id LIMIT :limit
+    WHERE outcome IS NULL AND (created_at, prompt_id) > (:at, :after) ORDER BY created_at, prompt_id LIMIT :limit
 """
-# A run that works for a session has the session's time in its id (CORE 16).
-_OF_OTHERS: Final = """
-    SELECT prompt_id FROM moor_prompt WHERE outcome IS NULL AND run_id LIKE :like AND run_id <> :session
-    ORDER BY created_at, prompt_id LIMIT 1000
+# A run that works for a session has the session's time in its id (CORE 16), as have others of that millisecond. The index
+# moor_prompt_time is on this very expression.
+OF_OTHERS: Final = """
+    SELECT prompt_id FROM moor_prompt
+    WHERE outcome IS NULL AND substr(run_id, length(run_id) - 25, 10) = :time AND run_id <> :session LIMIT 1000
 """
 
 
@@ -55,18 +55,17 @@ async def open_of_session(store: Store, session_id: str) -> list[Prompt]:
     """Return the open requests of a session, those of runs that work for it too, oldest first."""
     found = await store.open_prompts(session_id)
     time = session_id.partition("_")[2][:10]
-    if time:
-        for (prompt_id,) in await store.rows(_OF_OTHERS, {"like": f"%{time}%", "session": session_id}):
-            prompt = await _readable(store, str(prompt_id))
-            if prompt is not None and belongs(prompt, session_id):
-                found.append(prompt)
+    for (prompt_id,) in await store.rows(OF_OTHERS, {"time": time, "session": session_id}):
+        prompt = await _readable(store, str(prompt_id))
+        if prompt is not None and belongs(prompt, session_id):
+            found.append(prompt)
     return sorted(found, key=lambda prompt: (prompt.created_at, prompt.created_seq, prompt.call_id or ""))
 
 
 async def every_open(store: Store, *, after: str | None = None) -> AsyncIterator[Prompt]:
     """Go through all open requests, oldest first, from behind one of them on. Raises: NotFound."""
     at, last = (0, "") if after is None else ((await store.prompt(after)).created_at, after)
-    while rows := await store.rows(_OPEN, {"at": at, "after": last, "limit": 200}):
+    while rows := await store.rows(OPEN, {"at": at, "after": last, "limit": 200}):
         for (prompt_id,) in rows:
             prompt = await _readable(store, str(prompt_id))
             if prompt is not None:
@@ -203,6 +202,9 @@ class Prompts:
         source = f"api:{caller.id}:connect"
         way = Way(via="api", source=source, key=key if key is not None else new_id("key"), hands_over=True)
         receipt = await self._admitted(request_id, CONNECT, principal=caller, place=API_PLACE, way=way)
+        if receipt.reason == TOO_OFTEN:
+            words = f"More than {MOST_A_MINUTE} links within a minute. Use the newest, or wait a minute."
+            raise Problem(429, TOO_OFTEN, words, retryable=True, retry_after=60)
         if receipt.status is not AnswerStatus.ASIDE:
             raise Problem(409, "nothing_to_connect", explain(receipt) or "There is nothing to connect any more.")
         try:

@@ -3,18 +3,20 @@
 What lives here: reading rows and rewriting them as values that still fold. What does not: which sessions (forget.py), SQL writes.
 
 Their words stand in the inbox, in the history (steps copy messages), as notes to answers, and as the name beside a message. What
-tools fetched with an account of theirs goes like their words. What others wrote about them, what the model answered and what
-other calls returned is not theirs, and is not told apart.
+tools fetched with an account of theirs goes like their words, and so does what a workflow run told of it on its way. What others
+wrote about them, what the model answered and what other calls returned is not theirs, and is not told apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any, cast
 
 from bot.display import quoted_note
 from durable_core import codec
-from durable_core.model import Event
+from durable_core.errors import NotFound
+from durable_core.model import Event, RunKind, RunStatus
+from durable_core.operations import EntryKind
 from durable_core.store import Store
 
 DELETED = "[message deleted]"
@@ -27,6 +29,7 @@ SOMEONE = "someone"
 
 _PAGE = 500
 _MESSAGES = "SELECT seq FROM moor_command WHERE run_id = :run_id AND principal = :principal AND kind = 'message' ORDER BY seq"
+_SIGNALS = "SELECT seq FROM moor_command WHERE run_id = :run_id AND kind = 'signal' ORDER BY seq"
 _NOTES = "SELECT prompt_id FROM moor_prompt WHERE run_id = :run_id AND settled_by = :principal AND note IS NOT NULL"
 _RESULTS = "SELECT step_n, key FROM moor_record WHERE run_id = :run_id AND kind = 'result' ORDER BY step_n, key"
 _ANSWERS = "SELECT interaction_id FROM moor_interaction WHERE run_id = :run_id AND principal = :principal AND note IS NOT NULL"
@@ -48,12 +51,10 @@ async def words_of(store: Store, run_id: str, principal: str) -> dict[str, bytes
     bodies |= {f"note:{prompt_id}": codec.encode({"text": "", **rest}) for prompt_id, rest in kept.items()}
     gone = codec.encode({"text": "", "forgotten": True})
     bodies |= {f"answer:{answer_id!s}": gone for (answer_id,) in await store.rows(_ANSWERS, here)}
-    for step_n, key in await store.rows(_RESULTS, {"run_id": run_id}):
-        name = f"record:{int(step_n or 0)}:{key!s}"
-        for body in (await store.content(run_id, [name])).values():
-            item = codec.decode(body)
-            if isinstance(item, dict) and _fetched(item, principal):
-                bodies[name] = codec.encode({**item, "content": RESULT_DELETED}, written=codec.written_by(body))
+    bodies |= await _results(store, run_id, principal)
+    bodies |= await _told_by_runs(store, run_id, principal)
+    if not await _open_workflow(store, run_id):
+        bodies |= await _answers(store, run_id, notes)
     said = [text for note in notes.values() if (text := str(note.get("text", "")))]
     for step in await store.steps(run_id):
         output = codec.decode(step.output)
@@ -64,6 +65,75 @@ async def words_of(store: Store, run_id: str, principal: str) -> dict[str, bytes
         if isinstance(data, dict) and _event(event.type, data, principal, said):
             bodies[f"event:{event.seq}"] = codec.encode(data, written=codec.written_by(event.body))
     return bodies
+
+
+async def _results(store: Store, run_id: str, principal: str) -> dict[str, bytes]:
+    """Rewrite what tools recorded that they fetched with an account of theirs."""
+    bodies: dict[str, bytes] = {}
+    for step_n, key in await store.rows(_RESULTS, {"run_id": run_id}):
+        name = f"record:{int(step_n or 0)}:{key!s}"
+        for body in (await store.content(run_id, [name])).values():
+            item = codec.decode(body)
+            if isinstance(item, dict) and _fetched(item, principal):
+                bodies[name] = codec.encode({**item, "content": RESULT_DELETED}, written=codec.written_by(body))
+    return bodies
+
+
+async def is_needed(store: Store, run_id: str, principal: str) -> bool:
+    """Tell whether a workflow run goes on that has been told what they answered: it would go another way without it."""
+    if not await _open_workflow(store, run_id):
+        return False
+    rows = await store.rows(_NOTES, {"run_id": run_id, "principal": principal})
+    return bool(await _answers(store, run_id, [str(prompt_id) for (prompt_id,) in rows]))
+
+
+async def _open_workflow(store: Store, run_id: str) -> bool:
+    run = await store.run(run_id)
+    return run.kind is RunKind.WORKFLOW and run.status is RunStatus.OPEN
+
+
+async def _answers(store: Store, run_id: str, prompt_ids: Collection[str]) -> dict[str, bytes]:
+    """Rewrite what a workflow run was told of their answers, in their own words, to its questions."""
+    bodies: dict[str, bytes] = {}
+    for step in await store.steps(run_id) if prompt_ids else ():
+        entry: Any = codec.decode(step.output) if step.kind == EntryKind.ANSWER.value else {}
+        value = entry.get("value")
+        if isinstance(value, dict) and value.get("prompt_id") in prompt_ids and value.get("text") not in {None, NOTE_DELETED}:
+            shown = {**value, "text": NOTE_DELETED, "by": SOMEONE, "name": SOMEONE}
+            bodies[f"step:{step.n}"] = codec.encode({**entry, "value": shown}, written=codec.written_by(step.output))
+    return bodies
+
+
+async def _told_by_runs(store: Store, run_id: str, principal: str) -> dict[str, bytes]:
+    """Rewrite what a session was told by runs of theirs that have acted with an account: how far they were, what they came to."""
+    names = [f"command:{int(seq or 0)}" for (seq,) in await store.rows(_SIGNALS, {"run_id": run_id})]
+    told = {name: (body, codec.decode(body)) for name, body in (await store.content(run_id, names)).items()}
+    lent = {str(data["run_id"]) for _, data in told.values() if isinstance(data, dict) and data.get("kind") == "account"}
+    theirs = {child for child in lent if await _created_by(store, child, principal)}
+    bodies: dict[str, bytes] = {}
+    for name, (body, data) in told.items():
+        if isinstance(data, dict) and data.get("run_id") in theirs and (without := _without_found(data)) != data:
+            bodies[name] = codec.encode(without, written=codec.written_by(body))
+    return bodies
+
+
+async def _created_by(store: Store, run_id: str, principal: str) -> bool:
+    try:
+        return (await store.run(run_id)).creator == principal
+    except NotFound:
+        return False
+
+
+def _without_found(told: dict[str, Any]) -> dict[str, Any]:
+    match told:
+        case {"kind": "progress"}:
+            return {**told, "text": RESULT_DELETED}
+        case {"kind": "child", "ok": True}:
+            return {**told, "value": RESULT_DELETED}
+        case {"kind": "child", "error": dict() as error}:
+            return {**told, "error": {**error, "message": RESULT_DELETED}}
+        case _:
+            return told
 
 
 def _message(body: Any, principal: str) -> Any:

@@ -25,6 +25,7 @@ from bot.flows.accounts import Lending
 from bot.flows.surface import InConversation
 from bot.ingress import Ingress, Taken
 from bot.leftovers import Leftovers
+from bot.moved import clock_of, now_of
 from bot.outdated import warn_of_outdated
 from bot.people import People
 from bot.prompts import Prompts
@@ -40,7 +41,7 @@ from channels.console import Console, ConsolePlatform
 from channels.contract import Channel, Closable
 from channels.errors import ChannelError
 from channels.http import WebhookRequest, WebhookResponse
-from durable_core.clock import Clock, DatabaseClock
+from durable_core.clock import Clock
 from durable_core.crypto import KeyRing
 from durable_core.engine.runner import Runner
 from durable_core.errors import NotFound
@@ -273,13 +274,14 @@ async def open_runtime(
     Raises: BadApp, NotReady (no encryption keys), BadKeyRing, KeysNotGiven, KeyMissing, KeyWrong, SchemaOutdated, Unavailable.
     """
     keys = keys_of(bot, settings)
-    platform = ConsolePlatform(settings.data / CONSOLE_FILE) if console else None
+    clock = clock or clock_of(settings)
+    platform = ConsolePlatform(settings.data / CONSOLE_FILE, now=now_of(clock)) if console else None
     channels: list[Channel] = [*bot.channels, *([Console(platform)] if platform is not None else [])]
     bot.check(channels[len(bot.channels) :])
     if problems := address_problems(bot.connections.values(), settings.public_url):
         raise BadApp(tuple(problems))
     agents = {agent.name: ready(agent, model=_model(settings, agent.model)) for agent in bot.agents}
-    store = open_store(settings.database_url, keys=keys, clock=clock or DatabaseClock(), options=store_options(settings))
+    store = open_store(settings.database_url, keys=keys, clock=clock, options=store_options(settings))
     await store.open()
     if platform is not None:
         await _check_console(platform, settings)
@@ -341,7 +343,7 @@ async def open_runtime(
         channels=by_name,
         platform=platform,
         console=board,
-        clock=clock or DatabaseClock(),
+        clock=clock,
         way_out=out,
         connections=connections,
         sign_ins=sign_ins,

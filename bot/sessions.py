@@ -40,6 +40,7 @@ from durable_core.model import (
     Outcome,
     Receipt,
     Run,
+    RunKind,
     RunStatus,
     Submission,
     ToNew,
@@ -201,10 +202,11 @@ class Sessions:
     async def submission(self, caller: Principal, submission_id: str, *, wait: float) -> JsonObject:
         """Where an input stands; waits for its outcome as long as the caller wants."""
         found = await self.store.submission(submission_id)
-        try:
-            await self._kept(caller, found.run_id)
-        except NotFound:
-            raise NotFound("submission", submission_id) from None
+        run = await self._existing(found.run_id)  # a workflow's too: an answer to its question is a submission
+        if not await self._mine(caller, run):
+            raise NotFound("submission", submission_id)
+        if run.purged_at is not None:
+            raise ContentGone(run.run_id)
         if found.outcome is None and wait > 0:
             found = await self._settled(found, wait)
         return await self._submission(found)
@@ -254,9 +256,12 @@ class Sessions:
     # ── parts ──
 
     async def _own(self, caller: Principal, session_id: str) -> Run:
-        """The session, if the caller made it or takes part in it; a foreign one is like an unknown one."""
+        """The session, if the caller made it or takes part in it; a foreign one is like an unknown one.
+
+        A workflow's run is none, though whoever asked for it made it: it takes no messages, and its session waits for its end.
+        """
         run = await self._existing(session_id)
-        if not await self._mine(caller, run):
+        if run.kind is not RunKind.SESSION or not await self._mine(caller, run):
             raise NotFound("session", session_id)
         return run
 

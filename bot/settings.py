@@ -70,6 +70,8 @@ class Settings:
     data: Path
     database_url: str = field(repr=False)  # may hold a password
     _: KW_ONLY
+    own_folder: Path | None = None
+    """Where demo and dev keep their own database, and beside it what the demo's panel moved; None elsewhere."""
     namespace: str | None = None
     """The PostgreSQL schema of our tables; None leaves it to the server's search path."""
     listen_url: str | None = field(default=None, repr=False)
@@ -175,7 +177,7 @@ def own_settings(environ: Mapping[str, str], data: Path) -> Settings:
     Raises: BadSettings, NotReady.
     """
     settings = Settings.from_env({name: value for name, value in environ.items() if name not in OF_DATABASE}, data=data)
-    return settings if settings.encryption_keys else replace(settings, encryption_keys=kept_keys(data))
+    return replace(settings, own_folder=data, encryption_keys=settings.encryption_keys or kept_keys(data))
 
 
 def kept_secret(path: Path, make: Callable[[], str]) -> str:

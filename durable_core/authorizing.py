@@ -5,8 +5,9 @@ What lives here: values, the port, the order of it. What does not: accounts, peo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
@@ -39,8 +40,8 @@ class Lent(Protocol):
         """Look whether the run may use it; the log keeps the answer.
 
         `{"account": …}` it may; `{"denied": reason}` it may not, and nobody is asked; else `{"ask", "expires_ms", "granted",
-        "declined", "late"}`: `ask` is for the surface, `granted` the option that a granted question is settled with, and the
-        others are reasons.
+        "declined", "late", "lost"}`: `ask` is for the surface, `granted` the option that a granted question is settled with, and
+        the others are reasons. With `remind_ms` people are reminded after so long.
         """
 
     async def failed(self, error: BaseException) -> BaseException:
@@ -53,21 +54,64 @@ async def look(what: Any) -> Mapping[str, Any]:
     return {"denied": NOBODY} if lent is None else await lent.authorize(what)
 
 
+@dataclass(slots=True)
+class _Open:
+    """An open question, and how many branches of the body wait for its answer."""
+
+    answer: asyncio.Future[Answer]
+    waiting: int = 0
+
+
+@dataclass(slots=True)
+class Asking:
+    """The questions of one body that several of its branches may wait for: asked once, withdrawn when the last one leaves."""
+
+    open: dict[str, _Open] = field(default_factory=dict)
+
+    async def ask(self, name: str, begin: Callable[[], asyncio.Future[Answer]]) -> tuple[Answer, bool]:
+        """Wait for the answer to what is asked under a name, asking it if nobody has; also whether it was asked here."""
+        shared = self.open.get(name)
+        own = shared is None or shared.answer.done()
+        if shared is None or own:
+            shared = self.open[name] = _Open(begin())
+        shared.waiting += 1
+        try:
+            return await asyncio.shield(shared.answer), own
+        except asyncio.CancelledError:  # not where the body is dropped from memory: that withdraws nothing
+            shared.waiting -= 1
+            if not shared.waiting:
+                shared.answer.cancel()
+            raise
+
+
 async def authorized(
-    checked: Callable[[], Awaitable[Mapping[str, Any]]], asked: Callable[[AskOptions], Awaitable[Answer]]
+    checked: Callable[[], Awaitable[Mapping[str, Any]]], asked: Callable[[AskOptions], Awaitable[tuple[Answer, bool]]]
 ) -> Authorized:
-    """Look, ask where that is needed, and look again. Raises: NotAuthorized."""
+    """Look, ask where that is needed, and look again. Raises: NotAuthorized.
+
+    ``asked`` says with an answer whether the question was ours: one that another branch asked may have been for less.
+    """
     found = await checked()
-    if "ask" in found:
-        expires = timedelta(milliseconds=found["expires_ms"])
-        answer = await asked(AskOptions(text="", expires=expires, about=found["ask"]))
+    while "ask" in found:
+        answer, own = await asked(_question(found))
         if answer.expired:
             raise NotAuthorized(found["late"])
         if answer.option_id != found["granted"]:
             raise NotAuthorized(answer.text or found["declined"])
+        lost = found["lost"]
         found = await checked()
-        if "ask" in found:
-            raise NotAuthorized(found["lost"])
+        if own and "ask" in found:
+            raise NotAuthorized(lost)
     if "denied" in found:
         raise NotAuthorized(found["denied"])
     return Authorized(account=found["account"])
+
+
+def _question(found: Mapping[str, Any]) -> AskOptions:
+    remind_ms = found.get("remind_ms")
+    return AskOptions(
+        text="",
+        expires=timedelta(milliseconds=found["expires_ms"]),
+        remind_after=timedelta(milliseconds=remind_ms) if remind_ms else None,
+        about=found["ask"],
+    )

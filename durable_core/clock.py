@@ -33,7 +33,7 @@ class DatabaseClock:
 
 
 class ManualClock:
-    """Stand still until told to advance: for tests and the demo's "+3 days"."""
+    """Stand still until told to advance: for tests."""
 
     __slots__ = ("_now_ms",)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import threading
 from base64 import b64decode, b64encode
 from datetime import date, datetime
@@ -45,6 +46,9 @@ _TAG: Final = "$t"
 _MIN_INT: Final = -(2**63)  # beyond these orjson refuses to write and reads a float
 _MAX_INT: Final = 2**64 - 1
 _SHOWN_KEYS: Final = 12
+_KEY_BYTES: Final = 1_000
+"""Longest name that is looked up: an entry of an index holds 2.7 KB on PostgreSQL, and two of them."""
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
 
 
 class _Refused(Exception):
@@ -94,6 +98,29 @@ def check_name(name: str, what: str) -> str:
     if "\0" in name or _lone_surrogate(name) is not None:
         raise Unstorable(what, "str with a NUL or a lone surrogate")
     return name
+
+
+def check_key(name: str, what: str) -> str:
+    """Return a name that is also looked up by, where every database can. Raises: Unstorable."""
+    size = len(check_name(name, what).encode())
+    if size > _KEY_BYTES:
+        raise Unstorable(what, f"str of {size} bytes, which is over {_KEY_BYTES},")
+    return name
+
+
+def read_json(text: bytes) -> Any:
+    """Read JSON that somebody else wrote; integers past 64 bits, of which orjson makes floats, stay what they are.
+
+    Raises:
+        ValueError: it is none.
+    """
+    value = orjson.loads(text)
+    if not _LONG_NUMBER.search(text):
+        return value
+    try:
+        return json.loads(text.decode())
+    except RecursionError:
+        raise ValueError("JSON nested too deeply") from None
 
 
 def size_of(value: Storable) -> int:

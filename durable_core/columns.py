@@ -5,7 +5,7 @@ What lives here: a text, a number, bytes, an index on some rows. What does not: 
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Index, LargeBinary, Text, text
+from sqlalchemy import BigInteger, Column, Index, LargeBinary, Text, TextClause, text
 
 
 def text_column(*, primary_key: bool = False, nullable: bool = False, default: str | None = None) -> Column[str]:
@@ -31,6 +31,6 @@ def bytes_column(*, nullable: bool = False) -> Column[bytes]:
     return Column(LargeBinary, nullable=nullable)
 
 
-def partial_index(name: str, *columns: str, where: str) -> Index:
-    """Return an index on the rows that meet a condition."""
+def partial_index(name: str, *columns: str | TextClause, where: str) -> Index:
+    """Return an index on the rows that meet a condition, by columns or by an expression."""
     return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))

@@ -35,7 +35,7 @@ from durable_core.operations import (
 from durable_core.registry import StepOptions, Workflow, step_of
 
 if TYPE_CHECKING:
-    from durable_core.authorizing import Authorized
+    from durable_core.authorizing import Asking, Authorized
     from durable_core.loop import DetLoop
 
 P = ParamSpec("P")
@@ -123,7 +123,7 @@ class ChildHandle:
 
 
 class WorkflowContext:
-    """What a body acts by. Each durable call returns an awaitable, so that gather, wait and TaskGroup take it."""
+    """What a body acts by, and nobody else. Each durable call returns an awaitable, for gather, wait and TaskGroup."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -139,10 +139,21 @@ class WorkflowContext:
         """Whether what happens now happened before; for logging, never for deciding."""
         return self._host.replaying
 
-    @cached_property
+    @property
     def random(self) -> Random:
         """Random numbers, seeded by the run's id: the same in every replay."""
+        self._loop.check_inside()
+        return self._random
+
+    @cached_property
+    def _random(self) -> Random:
         return Random(f"random:{self.run_id}")  # noqa: S311 - that is the point
+
+    @cached_property
+    def _asking(self) -> Asking:
+        from durable_core.authorizing import Asking  # noqa: PLC0415 - as in `authorize`
+
+        return Asking()
 
     @cached_property
     def _uuids(self) -> Random:
@@ -154,10 +165,12 @@ class WorkflowContext:
 
     def uuid(self) -> UUID:
         """Return a UUID (version 4 in form), the same in every replay."""
+        self._loop.check_inside()
         return UUID(int=self._uuids.getrandbits(128), version=4)
 
     def patched(self, patch: str) -> bool:
         """Return whether this run takes the new way: True on new runs, False where the old code passed here already."""
+        self._loop.check_inside()
         return self._host.patched(patch)
 
     def progress(self, value: Any) -> None:
@@ -177,7 +190,7 @@ class WorkflowContext:
         run, options = step_of(fn)
         _refuse_awaitables(options.name, args, kwargs)
         op = Operation(
-            id=self._loop.ledger.next_id(OpKind.STEP, options.name),
+            id=self._loop.next_id(OpKind.STEP, options.name),
             kind=OpKind.STEP,
             name=options.name,
             fn=run,
@@ -201,6 +214,7 @@ class WorkflowContext:
         expires: timedelta | None = None,
         on_expiry: OnExpiry = "deny",
         by: Any = None,
+        remind_after: timedelta | None = None,
         name: str = "",
     ) -> asyncio.Future[Answer]:
         """Ask a person and wait for the answer, however long it takes.
@@ -212,10 +226,13 @@ class WorkflowContext:
             expires: when nobody answers for so long, the answer says `expired`.
             on_expiry: what an expired question counts as.
             by: who may answer, as the layer above understands it (JSON values).
+            remind_after: after how long people are reminded, once, if it is still open then.
             name: tells this question from others in the log.
         """
         if not options and not allow_freeform:
             raise ValueError("a question needs options, or allow_freeform=True")
+        if remind_after is not None and remind_after <= timedelta(0):
+            raise ValueError("remind_after= must be in the future")
         ids = [one.id for one in options]
         if len(set(ids)) < len(ids):
             raise ValueError(f"two options of a question have the same id: {ids}")
@@ -226,6 +243,7 @@ class WorkflowContext:
             expires=expires,
             on_expiry=on_expiry,
             by=by,
+            remind_after=remind_after,
         )
         return self._open(OpKind.ASK, name, question=question)
 
@@ -233,7 +251,7 @@ class WorkflowContext:
         """Have whoever the run works for connect an account, and wait until they have; at once where they have already.
 
         ``what`` is a connection of the layer above. They are asked in private, where the run was started. Steps then act with the
-        account.
+        account. Branches that wait for one connection at the same time have them asked once: what comes of it counts for all.
 
         Raises (when it is awaited):
             NotAuthorized: they declined, it took them too long, or nobody can be asked; the reason says which.
@@ -241,17 +259,18 @@ class WorkflowContext:
         """
         from durable_core.authorizing import authorized, look  # noqa: PLC0415 - it looks at steps, whose facts are defined here
 
+        self._loop.check_inside()
         name = f"authorize {getattr(what, 'name', '')}"
 
         def checked() -> asyncio.Future[Mapping[str, Any]]:
-            op = self._loop.ledger.next_id(OpKind.STEP, name)
+            op = self._loop.next_id(OpKind.STEP, name)
             options = StepOptions(name=name)
             return self._loop.open_operation(
                 Operation(id=op, kind=OpKind.STEP, name=name, fn=look, args=(what,), options=options)
             )
 
-        def asked(question: AskOptions) -> asyncio.Future[Answer]:
-            return self._open(OpKind.ASK, name, question=question)
+        def asked(question: AskOptions) -> Coroutine[Any, Any, tuple[Answer, bool]]:
+            return self._asking.ask(name, lambda: self._open(OpKind.ASK, name, question=question))
 
         return self._loop.create_task(authorized(checked, asked))
 
@@ -302,17 +321,22 @@ class WorkflowContext:
         if not isinstance(workflow, Workflow):
             raise TypeError(f"a child is a workflow (@workflow), not {workflow!r}; functions run by ctx.step(...)")
         _refuse_awaitables(workflow.name, args, kwargs)
-        op = self._loop.ledger.next_id(OpKind.CHILD, workflow.name)
-        said = op if key is None else f"key:{workflow.name}:{check_name(key, 'key')}"
+        op = self._loop.next_id(OpKind.CHILD, workflow.name)
+        said = op if key is None else _said(workflow.name, check_name(key, "key"))
         run_id = child_run_id(self._host.run_id, said)
         args, kwargs = own_copy(args), own_copy(kwargs)
         child = ChildStart(workflow=workflow, args=args, kwargs=kwargs, run_id=run_id, key=key, detached=detached)
         return run_id, self._loop.open_operation(Operation(id=op, kind=OpKind.CHILD, name=workflow.name, child=child))
 
     def _open(self, kind: OpKind, name: str, *, question: AskOptions | None = None) -> asyncio.Future[Any]:
-        op = self._loop.ledger.next_id(kind, name)
+        op = self._loop.next_id(kind, name)
         hook = Webhook(op) if kind is OpKind.WEBHOOK else None
         return self._loop.open_operation(Operation(id=op, kind=kind, name=name, question=question, hook=hook))
+
+
+def _said(workflow: str, key: str) -> str:
+    """Name a child by its key. A workflow's name may hold a colon itself: then its length tells where it ends."""
+    return f"key:{workflow}:{key}" if ":" not in workflow else f"key {len(workflow)}:{workflow}:{key}"
 
 
 def _refuse_awaitables(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

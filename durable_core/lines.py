@@ -9,7 +9,7 @@ import dis
 import functools
 import signal
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -46,6 +46,14 @@ def suspended_line(coro: Any, home: str) -> str | None:
     if own:
         return _line(own[-1])
     return _line(frames[0]) if frames else None
+
+
+def stands_in(coros: Iterable[Any], frame: FrameType | None) -> bool:
+    """Return whether a frame was called, however far away, from one of these coroutines or from what they await."""
+    own = {found for coro in coros for found in _chain(coro)}
+    while frame is not None and frame not in own:
+        frame = frame.f_back
+    return frame is not None
 
 
 def is_interrupt(error: BaseException) -> bool:

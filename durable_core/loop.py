@@ -11,7 +11,6 @@ import contextvars
 import logging
 import sys
 import threading
-import time
 from asyncio import events, tasks
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -22,7 +21,7 @@ from typing import Any, Final, NoReturn, TypeVarTuple
 from durable_core.awaitables import DetFuture, DetHandle, DetTask, DetTimer, OpFuture, awaiting, named
 from durable_core.failures import BodyBlocked, Evicted, NotDurable, Poison
 from durable_core.ledger import Ledger
-from durable_core.lines import is_interrupt, running_line, suspended_line
+from durable_core.lines import is_interrupt, running_line, stands_in, suspended_line
 from durable_core.operations import Hook, Operation, OpKind
 from durable_core.watchdog import Watch, watchdog
 
@@ -198,6 +197,23 @@ class DetLoop(asyncio.AbstractEventLoop):
 
     # ── durable operations ──
 
+    def check_inside(self) -> None:
+        """Refuse a durable call from a step, a thread or another body: no replay would make it. Raises: RuntimeError."""
+        if self._thread == threading.get_ident() or self.evicting:
+            return
+        if stands_in((task.inner for task in self._tasks), sys._getframe(1)):  # noqa: SLF001 - the collector closes the body
+            self.evicting = True
+            return
+        raise RuntimeError(
+            f"this ctx belongs to the body of {self._watch.run_id}, and works in no step, thread or other body; "
+            "return what you know from the step, and call ctx in the body"
+        )
+
+    def next_id(self, kind: OpKind, name: str) -> str:
+        """Return the identity of what the body asks for next. Raises: RuntimeError, Unstorable."""
+        self.check_inside()
+        return self.ledger.next_id(kind, name)
+
     def open_operation(self, operation: Operation) -> OpFuture:
         """Open an operation and return its future; while evicting nothing opens and it never completes."""
         future = OpFuture(loop=self)
@@ -213,6 +229,7 @@ class DetLoop(asyncio.AbstractEventLoop):
 
     def sleep(self, delay_ms: int) -> OpFuture:
         """Return a future that completes when a timer fires; on the next turn where there is nothing to wait for."""
+        self.check_inside()
         future = OpFuture(loop=self)
         if self.evicting:
             return future
@@ -224,6 +241,7 @@ class DetLoop(asyncio.AbstractEventLoop):
 
     def next_signal(self, hook: Hook) -> OpFuture:
         """Return the next payload of a hook."""
+        self.check_inside()
         future = OpFuture(loop=self)
         if not self.evicting:
             self.ledger.wait(hook, future)
@@ -293,8 +311,8 @@ class DetLoop(asyncio.AbstractEventLoop):
                 ready.clear()
                 return
             turns += 1
-            if not turns % _LOOK_AT_CLOCK_EVERY and time.monotonic() - self._watch.since > self._limit:
-                self._blocked(self._watch.line, time.monotonic() - self._watch.since)
+            if not turns % _LOOK_AT_CLOCK_EVERY and (seconds := self._watch.held()) > self._limit:
+                self._blocked(self._watch.line, seconds)
 
     def _call(self, handle: events.Handle) -> None:
         try:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
-from durable_core.codec import check_name
+from durable_core.codec import check_key, check_name
 from durable_core.registry import StepOptions, Workflow
 
 OnExpiry: TypeAlias = Literal["deny", "cancel", "escalate"]
@@ -77,6 +77,7 @@ class Option:
     def __post_init__(self) -> None:
         if not self.id or not self.label:
             raise ValueError("an option needs an id and a label")
+        check_name(self.id, "the id of an option")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +91,7 @@ class AskOptions:
     on_expiry: OnExpiry = "deny"
     by: Any = None
     about: Any = None
+    remind_after: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +134,7 @@ class Hook:
     name: str
 
     def __post_init__(self) -> None:
-        if not check_name(self.name, "the name of a hook"):
+        if not check_key(self.name, "the name of a hook"):
             raise ValueError("a hook needs a name")
         if self.name.startswith("webhook:") and type(self) is Hook:
             raise ValueError("names that begin with `webhook:` belong to ctx.webhook()")

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
+from durable_core.codec import check_key, check_name
 from durable_core.errors import DurableError
 from durable_core.retry import RetryPolicy
 
@@ -56,6 +57,7 @@ class StepOptions:
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("a step needs a name")
+        check_name(self.name, "the name of a step")
         if self.attempts < 1:
             raise ValueError(f"step {self.name}: attempts must be 1 or more, not {self.attempts}")
         if self.timeout is not None and self.timeout <= timedelta(0):
@@ -183,6 +185,7 @@ def workflow(fn: Callable[..., Any] | None = None, /, *, name: str | None = None
 
     Raises:
         TypeError: the function is not async, or its first parameter is not `ctx`.
+        Unstorable: its name can't be kept.
     """
 
     def decorate(fn: Callable[..., Any]) -> Workflow:
@@ -191,7 +194,7 @@ def workflow(fn: Callable[..., Any] | None = None, /, *, name: str | None = None
         if not inspect.iscoroutinefunction(fn):
             raise TypeError(f"a workflow is an async function: write `async def {getattr(fn, '__name__', 'f')}(ctx, ...)`")
         _check_context(fn)
-        return Workflow(name or _own_name(fn, local=True), fn)
+        return Workflow(check_key(name or _own_name(fn, local=True), "the name of a workflow"), fn)
 
     return decorate if fn is None else decorate(fn)
 

@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from durable_core import revisions
 from durable_core.errors import Broken, OlderWorkers, Unavailable
-from durable_core.stores.postgres.hosts import dsn, says_which
+from durable_core.stores.postgres.hosts import dsn, wanted
 
 if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Connection, Engine
     from sqlalchemy.exc import DBAPIError
 
-HEAD: Final = "0006_pre_vault"
+HEAD: Final = "0007_pre_open_prompts"
 """The newest revision of this code; which others it works with, revisions.py says."""
 VERSION_TABLE: Final = "moor_alembic"
 REVISION_TABLE: Final = "moor_revision"
+UTF8: Final = "UTF8"
+WRONG_ENCODING: Final = "the database's encoding is {}, which can't hold every name; use one made with ENCODING 'UTF8'"
 ALIVE_MS: Final = 60_000
 """How old the last word of a worker that is alive may be."""
 
@@ -121,6 +123,7 @@ def upgrade(url: str, *, namespace: str | None = None, finish: bool = False) -> 
     try:
         with engine.begin() as connection:
             if connection.dialect.name == "postgresql":
+                _check_encoding(str(connection.exec_driver_sql("SHOW server_encoding").scalar()))
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
                 if namespace is not None:
                     _enter(connection, namespace)
@@ -131,6 +134,11 @@ def upgrade(url: str, *, namespace: str | None = None, finish: bool = False) -> 
         raise Broken(f"the database can't be migrated: {_said(error)}") from error
     finally:
         engine.dispose()
+
+
+def _check_encoding(encoding: str) -> None:
+    if encoding != UTF8:
+        raise Broken(WRONG_ENCODING.format(encoding))
 
 
 def _enter(connection: Connection, namespace: str) -> None:
@@ -236,19 +244,20 @@ def _refuse_older(connection: Connection, revision: str) -> None:
 
 
 def _engine(url: str) -> Engine:
-    from sqlalchemy import create_engine, event, pool  # noqa: PLC0415 - heavy, and only migrating needs it
+    from sqlalchemy import URL, create_engine, event, pool  # noqa: PLC0415 - heavy, and only migrating needs it
 
     if url.startswith("postgres"):
         import psycopg  # noqa: PLC0415 - same
 
         # the driver reads the URL: SQLAlchemy can't read several hosts as the other driver wants them
-        settings: dict[str, Any] = {} if says_which(url) else {"target_session_attrs": "read-write"}
+        settings: dict[str, Any] = {} if wanted(url) else {"target_session_attrs": "read-write"}
         # prepared statements would outlive the transaction on a pooler's connection
-        settings |= {"prepare_threshold": None, "connect_timeout": _CONNECT_SECONDS}
+        settings |= {"prepare_threshold": None, "client_encoding": "utf8", "connect_timeout": _CONNECT_SECONDS}
         return create_engine(
             "postgresql+psycopg://", poolclass=pool.NullPool, creator=lambda: psycopg.connect(dsn(url), **settings)
         )
-    engine = create_engine(url, poolclass=pool.StaticPool)
+    # of a file the rest is its name as it stands: a `?` or `%41` in it is no syntax
+    engine = create_engine(URL.create("sqlite", database=url.removeprefix(_SQLITE)), poolclass=pool.StaticPool)
 
     # sqlite3 begins a transaction only before INSERT, UPDATE and DELETE, so that a revision would be half
     # applied after a crash; SQLAlchemy's documented cure is to begin by hand.

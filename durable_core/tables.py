@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from sqlalchemy import Index, MetaData
+from sqlalchemy import Index, MetaData, text
 from sqlmodel import Field, SQLModel
 
 from durable_core.apart import RevisionRow, VaultRow, WorkerRow
@@ -199,6 +199,10 @@ class PromptRow(SQLModel, table=True):
         Index("moor_prompt_id", "prompt_id", unique=True),  # a click names the prompt alone
         # open prompts of a run
         partial_index("moor_prompt_open", "run_id", "created_at", where="outcome IS NULL"),
+        # open prompts of the runs that work for one: all of them have its time in their ids (CORE 16)
+        partial_index("moor_prompt_time", text("substr(run_id, length(run_id) - 25, 10)"), where="outcome IS NULL"),
+        # all open prompts, in the order in which they were asked
+        partial_index("moor_prompt_asked", "created_at", "prompt_id", where="outcome IS NULL"),
     )
 
     run_id: str = Field(sa_column=text_column(primary_key=True))

@@ -11,10 +11,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-import orjson
 from aiohttp import web
 
+from durable_core import codec
 from durable_core.engine.engine import Engine
+from durable_core.engine.signals import TOKEN_PREFIX
 from durable_core.errors import Conflict, NotFound, SessionEnded, TooLarge, Unavailable, Unstorable
 
 log = logging.getLogger("moorings.web")
@@ -59,8 +60,10 @@ def web_app(engine: Engine, *, run_due_secret: str | None = None) -> web.Applica
 
 
 async def _hook(engine: Engine, request: web.Request) -> web.Response:
-    value = await _value(request)
-    await engine.signal(request.match_info["token"], value, key=request.headers.get("Idempotency-Key"), by="webhook")
+    value, token = await _value(request), request.match_info["token"]
+    if not token.startswith(TOKEN_PREFIX):  # hooks that authors name are no secrets: the app signals them, for whom it knows
+        raise NotFound("hook", token)
+    await engine.signal(token, value, key=request.headers.get("Idempotency-Key"), by="webhook")
     return web.json_response({"status": "accepted"}, status=202)
 
 
@@ -86,8 +89,8 @@ async def _value(request: web.Request) -> Any:
     if body and said != "application/json" and not said.endswith("+json"):
         raise _Refused(415, "unsupported_media_type", "send application/json or text/plain")
     try:
-        return orjson.loads(body) if body else None
-    except orjson.JSONDecodeError:
+        return codec.read_json(body) if body else None
+    except ValueError:
         raise _Refused(400, "bad_request", "the body is not JSON") from None
 
 

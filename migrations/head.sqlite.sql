@@ -26,7 +26,7 @@ CREATE TABLE moor_alembic (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT moor_alembic_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "moor_alembic" VALUES('0006_pre_vault');
+INSERT INTO "moor_alembic" VALUES('0007_pre_open_prompts');
 CREATE TABLE moor_audit (
 	n BIGINT NOT NULL, 
 	at BIGINT NOT NULL, 
@@ -179,6 +179,7 @@ INSERT INTO "moor_revision" VALUES('0003_pre_versions');
 INSERT INTO "moor_revision" VALUES('0004_pre_claims');
 INSERT INTO "moor_revision" VALUES('0005_pre_prompts');
 INSERT INTO "moor_revision" VALUES('0006_pre_vault');
+INSERT INTO "moor_revision" VALUES('0007_pre_open_prompts');
 CREATE TABLE moor_run (
 	run_id TEXT NOT NULL, 
 	name TEXT NOT NULL, 
@@ -285,3 +286,5 @@ CREATE INDEX moor_vault_owner ON moor_vault (owner, name);
 CREATE INDEX moor_vault_kind ON moor_vault (kind, name);
 CREATE INDEX moor_vault_due ON moor_vault (kind, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX moor_vault_expired ON moor_vault (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX moor_prompt_time ON moor_prompt (substr(run_id, length(run_id) - 25, 10)) WHERE outcome IS NULL;
+CREATE INDEX moor_prompt_asked ON moor_prompt (created_at, prompt_id) WHERE outcome IS NULL;

@@ -64,6 +64,8 @@ class Board:
     answers: Answers
     agent: str = "Agent"
     worker: WorkerControl | None = None
+    moved: Callable[[], list[JsonObject]] = list
+    """What else a page is told when it changes, each a change of its own kind: what the panel moved."""
     _flags: set[asyncio.Event] = field(default_factory=set)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _unwatch: Callable[[], None] = lambda: None
@@ -260,16 +262,17 @@ class Board:
         flag = asyncio.Event()
         self._flags.add(flag)
         try:
-            worker: JsonObject | None = None
+            told: dict[str, JsonObject] = {}
             version = await self.platform.version()
             live = LiveFold(thread_id) if thread_id is not None else None
             if live is not None:
                 await self._advance(live)
             while True:
                 flag.clear()
-                if (now := self._worker()) != worker:
-                    worker = now
-                    yield worker
+                for change in (self._worker(), *self.moved()):
+                    if told.get(change["kind"]) != change:
+                        told[change["kind"]] = change
+                        yield change
                 latest = await self.platform.version()
                 moved, version = latest != version, latest
                 if moved:

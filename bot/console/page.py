@@ -12,7 +12,6 @@ import hmac
 import json
 import logging
 import re
-import time
 import weakref
 from datetime import datetime
 from importlib import resources
@@ -25,11 +24,12 @@ from bot.console.bodies import Refused, error_response, read_body, read_form
 from bot.console.port import ConsolePortError, UnknownThread
 from bot.console.security import harden
 from bot.console.timeline import timeline
+from channels.signing import wall_clock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
-    from bot.console.port import ConsolePort, JsonObject
+    from bot.console.port import ConsolePort, JsonObject, PanelPort
 
     Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
     Revoke: TypeAlias = Callable[[str], Awaitable[int]]
@@ -50,14 +50,15 @@ def install_console(
     public_port: int,
     heartbeat: float = HEARTBEAT_SECONDS,
     revoke: Revoke | None = None,
+    panel: PanelPort | None = None,
 ) -> None:
     """Add the console to an application: routes, response headers, and an end to open streams at shutdown.
 
     `key` opens the page (`/console/?k=KEY`); `public_port` names the cookie, so that two servers on one host don't share it.
     `revoke` has the demo's account provider end what it granted to a cast member, and says how much that was; without it the
-    page has no such button.
+    page has no such button. `panel` tells the time where that is not the machine's, and may move it.
     """
-    console = _Console(port, key=key, public_port=public_port, heartbeat=heartbeat, revoke=revoke)
+    console = _Console(port, key=key, public_port=public_port, heartbeat=heartbeat, revoke=revoke, panel=panel)
     app.add_routes(console.routes())
     app.on_response_prepare.append(harden)
     app.on_shutdown.append(console.close)
@@ -66,8 +67,18 @@ def install_console(
 class _Console:
     """The handlers, with what they share."""
 
-    def __init__(self, port: ConsolePort, *, key: str, public_port: int, heartbeat: float, revoke: Revoke | None) -> None:
+    def __init__(
+        self,
+        port: ConsolePort,
+        *,
+        key: str,
+        public_port: int,
+        heartbeat: float,
+        revoke: Revoke | None,
+        panel: PanelPort | None,
+    ) -> None:
         self._port = port
+        self._panel = panel
         self._revoke_tokens = revoke
         self._key = key.encode()
         self._cookie = f"moorings_console_{public_port}"
@@ -94,6 +105,8 @@ class _Console:
             web.get(f"{api}/threads/{{thread}}/steps/{{step}}", self._call(self._step)),
             web.post(f"{api}/worker/kill", self._call(self._kill)),
             *([web.post(f"{api}/tokens/revoke", self._call(self._revoke))] if self._revoke_tokens is not None else []),
+            *([web.post(f"{api}/clock", self._call(self._clock))] if self._may("moves") else []),
+            *([web.post(f"{api}/deployments", self._call(self._deploy))] if self._may("deploys") else []),
             web.route("*", f"{api}/{{tail:.*}}", self._call(self._unknown)),
         ]
 
@@ -168,7 +181,10 @@ class _Console:
 
     async def _state(self, _request: web.Request) -> web.StreamResponse:
         shown = {"cast": self._port.cast(), "threads": await self._port.threads(), "revokes": self._revoke_tokens is not None}
-        return web.json_response(shown)
+        return web.json_response(shown | (self._panel.state() if self._panel is not None else {}))
+
+    def _may(self, move: str) -> bool:
+        return self._panel is not None and bool(self._panel.state()[move])
 
     async def _thread(self, request: web.Request) -> web.StreamResponse:
         thread = await self._find(request)
@@ -197,7 +213,8 @@ class _Console:
         thread = await self._find(request)
         events = await self._port.events(thread["id"])
         zone = datetime.now().astimezone().tzinfo  # the reader sits at this machine
-        return web.json_response({"turns": timeline(events, now=_now(), zone=zone)})
+        now, marks = (self._panel.now(), self._panel.marks()) if self._panel is not None else (wall_clock(), ())
+        return web.json_response({"turns": timeline(events, now=now, zone=zone, marks=marks)})
 
     async def _step(self, request: web.Request) -> web.StreamResponse:
         thread = await self._find(request)
@@ -212,6 +229,19 @@ class _Console:
     async def _kill(self, request: web.Request) -> web.StreamResponse:
         await read_body(request, {})
         return web.json_response(await self._port.kill_worker(), status=202)
+
+    async def _clock(self, request: web.Request) -> web.StreamResponse:
+        await read_body(request, {})
+        return web.json_response(await self._of_panel().pass_days())
+
+    async def _deploy(self, request: web.Request) -> web.StreamResponse:
+        await read_body(request, {})
+        return web.json_response(await self._of_panel().deploy(), status=202)
+
+    def _of_panel(self) -> PanelPort:
+        if self._panel is None:
+            raise Refused(404, "unknown_call", "This page has no panel.")
+        return self._panel
 
     async def _revoke(self, request: web.Request) -> web.StreamResponse:
         body = await read_body(request, {"author": "text"})
@@ -293,7 +323,3 @@ def _static_files() -> dict[str, tuple[bytes, str, str]]:
 
 def _may_retry(error: Exception) -> bool:
     return bool(getattr(error, "retryable", False))
-
-
-def _now() -> int:
-    return int(time.time() * 1000)

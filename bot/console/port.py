@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from bot.moved import Mark
 
 JsonObject: TypeAlias = dict[str, Any]
 
@@ -83,6 +85,34 @@ class NotGoneOn(ConsolePortError):
         super().__init__(sentence)
 
 
+class RolloutUnderWay(ConsolePortError):
+    """A deploy has begun and not ended."""
+
+    code: ClassVar[str] = "rollout_under_way"
+
+    def __init__(self) -> None:
+        super().__init__("A deploy is under way. Wait until it is done.")
+
+
+class NothingToDeploy(ConsolePortError):
+    """The page has no worker to replace."""
+
+    status: ClassVar[int] = 404
+    code: ClassVar[str] = "nothing_to_deploy"
+
+    def __init__(self) -> None:
+        super().__init__("This page has no worker that it could replace.")
+
+
+class FarEnough(ConsolePortError):
+    """The demo's clock is as far ahead as it goes."""
+
+    code: ClassVar[str] = "far_enough"
+
+    def __init__(self) -> None:
+        super().__init__("The clock is decades ahead already. Begin with another folder: moorings demo --data DIR.")
+
+
 class ConsolePort(Protocol):
     """The console as the page sees it. Every time is int milliseconds since the epoch.
 
@@ -141,6 +171,9 @@ class ConsolePort(Protocol):
         `{"kind": "live", "thread", "turn_id", "text", "attempt", "author"?}` carries the whole text so far, None once it is gone;
         `author` is an object as in `messages`.
         `{"kind": "worker", "state": "up" | "restarting", "pid"}`; the first item should be one of these.
+        `{"kind": "clock", "ahead_ms"}` says how far the demo's clock is ahead of the machine's.
+        `{"kind": "deployment", "runs", "next", "leaves" | None, "stage": None | "starting" | "draining", "failed"}` says which
+        deployment takes what comes, which one drains, and why the last deploy came to nothing, if it did.
         """
         ...
 
@@ -154,4 +187,28 @@ class ConsolePort(Protocol):
 
     async def kill_worker(self) -> JsonObject:
         """Kill the worker with SIGKILL: `{pid}` of the one that was killed."""
+        ...
+
+
+class PanelPort(Protocol):
+    """What the panel of the demo's page moves for good, as the page sees it."""
+
+    def now(self) -> int:
+        """Return the time in ms, as the store tells it."""
+        ...
+
+    def marks(self) -> Sequence[Mark]:
+        """List what was moved, oldest first."""
+        ...
+
+    def state(self) -> JsonObject:
+        """Return `{moves, deploys, ahead_ms}`: which buttons are there, and how far ahead the clock is."""
+        ...
+
+    async def pass_days(self) -> JsonObject:
+        """Move the clock on by three days, for every process; returns the state."""
+        ...
+
+    async def deploy(self) -> JsonObject:
+        """Begin to roll the next deployment out: `{deployment}`, its name. Raises: RolloutUnderWay, NothingToDeploy."""
         ...

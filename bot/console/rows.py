@@ -10,10 +10,13 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from bot.moved import MarkKind
+
 if TYPE_CHECKING:
     from datetime import tzinfo
 
     from bot.console.port import JsonObject
+    from bot.moved import Mark
 
 _ENDINGS = {
     "killed": "worker killed",
@@ -24,6 +27,7 @@ _ENDINGS = {
     "lease_lost": "another worker took over",
     "deploy": "worker restarted for a deploy",
     "stopped": "worker stopped",
+    "released": "handed over by its worker",
 }
 _OUTCOMES = {"authorized": "done", "answered": "answered", "ignored": "left unanswered", "invalid": "refused"}
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
@@ -46,9 +50,12 @@ class RowKind(StrEnum):
     TOOL = "tool"
     WAIT = "wait"
     ATTEMPT = "attempt"
+    MARK = "mark"
 
 
 OPEN = frozenset({RowState.RUNNING, RowState.WAITING})
+_NO_WORK = frozenset({RowKind.WAIT, RowKind.MARK})
+_NO_STEP = frozenset({RowKind.ATTEMPT, RowKind.MARK})
 
 
 @dataclass(slots=True)
@@ -65,6 +72,8 @@ class Row:
     ended_at: int | None = None
     notes: list[str] = field(default_factory=list)
     numbered: bool = False
+    by: str = ""
+    """The deployment of whoever was at work."""
 
     def end(self, at: int, state: RowState, note: str = "") -> None:
         """Close the row; a second end changes nothing."""
@@ -102,9 +111,18 @@ class Turn:
     rows: list[Row] = field(default_factory=list)
 
 
-def render(turn: Turn, *, now: int) -> JsonObject:
-    """Show a turn as the page reads it."""
-    working = sum(row.duration(now) for row in turn.rows if row.kind is not RowKind.WAIT) or 1
+def marked(mark: Mark) -> Row:
+    """Make a row of what was moved."""
+    if mark.kind is MarkKind.CLOCK:
+        name, note = f"Clock moved on {span(mark.to)}", "what was due by then came due"
+    else:
+        name, note = f"v{mark.to} deployed", f"v{mark.to - 1} finished what it had begun, or handed it over"
+    return Row(-1, RowKind.MARK, name, 1, mark.at, key=mark.kind, state=RowState.RECORDED, ended_at=mark.at, notes=[note])
+
+
+def render(turn: Turn, *, now: int, deployments: bool = False) -> JsonObject:
+    """Show a turn as the page reads it; with `deployments`, whose each row is."""
+    working = sum(row.duration(now) for row in turn.rows if row.kind not in _NO_WORK) or 1
     return {
         "turn_id": turn.id,
         "number": turn.number,
@@ -113,7 +131,7 @@ def render(turn: Turn, *, now: int) -> JsonObject:
         "started_at": turn.started_at,
         "ended_at": turn.ended_at,
         "summary": _summary(turn, now),
-        "steps": [_render_row(row, now, working) for row in turn.rows],
+        "steps": [_render_row(row, now, working) | {"by": row.by if deployments else ""} for row in turn.rows],
     }
 
 
@@ -129,12 +147,12 @@ def _render_row(row: Row, now: int, working: int) -> JsonObject:
         "ended_at": row.ended_at,
         "duration_ms": duration,
         "note": ", ".join(row.notes),
-        "share": 0.0 if row.kind is RowKind.WAIT else round(min(1.0, duration / working), 4),
+        "share": 0.0 if row.kind in _NO_WORK else round(min(1.0, duration / working), 4),
     }
 
 
 def _summary(turn: Turn, now: int) -> str:
-    distinct = len({(row.index, row.kind, row.key) for row in turn.rows if row.kind is not RowKind.ATTEMPT})
+    distinct = len({(row.index, row.kind, row.key) for row in turn.rows if row.kind not in _NO_STEP})
     words = [f"{distinct} {'step' if distinct == 1 else 'steps'}"]
     if turn.attempts > 1:
         words.append(f"{turn.attempts} attempts")

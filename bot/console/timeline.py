@@ -6,32 +6,45 @@ What lives here: a pure fold of events into turns and rows. What does not: their
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from bot.console.rows import OPEN, Row, RowKind, RowState, Turn, ending, render, settled
-from bot.display import within
+from bot.console.fields import join, moment, request_key, waiting_for, who
+from bot.console.rows import OPEN, Row, RowKind, RowState, Turn, ending, marked, render, settled
+from bot.moved import MarkKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import tzinfo
 
     from bot.console.port import JsonObject
+    from bot.moved import Mark
 
 _TURN_ENDS = {"turn.completed": RowState.RECORDED, "turn.failed": RowState.FAILED, "turn.cancelled": RowState.CUT}
 _KINDS = {"approval": "approval", "sign-in": "sign-in", "session-limit": "a go-ahead", "rerun": "a go-ahead"}
 _RESULTS = {"failed": "failed", "rejected": "not run: denied", "cancelled": "cancelled", "expired": "not run: expired"}
 
 
-def timeline(events: Sequence[JsonObject], *, now: int, zone: tzinfo | None = None) -> list[JsonObject]:
+def timeline(
+    events: Sequence[JsonObject], *, now: int, zone: tzinfo | None = None, marks: Sequence[Mark] = ()
+) -> list[JsonObject]:
     """Fold a session's events into its turns, oldest first, each with its steps.
 
     `now` (ms) measures what is still open; `zone` is used for times of day, UTC if None. Unknown event types are passed over.
+    `marks`, oldest first, are what was moved meanwhile: each stands in the turn that it came in, or came after. Once there was
+    more than one deployment, each row says which one it is of.
     """
     fold = _Fold(zone=zone)
+    ahead = list(marks)
     for event in events:
+        at = moment(event.get("meta", {}).get("at"), 0)
+        while ahead and ahead[0].at <= at:
+            fold.mark(ahead.pop(0))
         fold.take(event)
-    return [render(turn, now=now) for turn in fold.turns]
+    for mark in ahead:
+        fold.mark(mark)
+    several = len({row.by for turn in fold.turns for row in turn.rows if row.by}) > 1
+    told = several or any(mark.kind is MarkKind.DEPLOY for mark in marks)
+    return [render(turn, now=now, deployments=told) for turn in fold.turns]
 
 
 @dataclass(slots=True)
@@ -42,6 +55,8 @@ class _Fold:
     turns: list[Turn] = field(default_factory=list)
     index: int = 0
     attempt: int = 1
+    by: str = ""
+    """The deployment of the worker that the step is with."""
     step_started_at: int = 0
     last_at: int = 0
     in_step: bool = False
@@ -58,7 +73,7 @@ class _Fold:
         """Apply one event."""
         kind = str(event.get("type", ""))
         data: JsonObject = event.get("data") or {}
-        at = _moment(event.get("meta", {}).get("at"), self.last_at)
+        at = moment(event.get("meta", {}).get("at"), self.last_at)
         if kind == "turn.started" or (kind == "step.started" and not self.turns):
             self._start_turn(data, at)
         if not self.turns:
@@ -99,6 +114,11 @@ class _Fold:
         """The turn that is open, or was last."""
         return self.turns[-1]
 
+    def mark(self, mark: Mark) -> None:
+        """Put down what was moved; before the first turn it is of no interest."""
+        if self.turns:
+            self.turn.rows.append(marked(mark))
+
     # Turns
 
     def _start_turn(self, data: JsonObject, at: int) -> None:
@@ -123,6 +143,7 @@ class _Fold:
     # Steps and attempts
 
     def _start_step(self, data: JsonObject, meta: JsonObject, at: int) -> None:
+        self.by = str(data.get("deployment") or "")
         index = int(data.get("step_index", self.index + 1))
         attempt = int(data.get("attempt") or meta.get("attempt") or 1)
         if index == self.index and attempt > self.attempt:
@@ -145,7 +166,7 @@ class _Fold:
     def _cut(self, data: JsonObject, at: int) -> None:
         """Close what the attempt before left open; where nothing was, say that there was one."""
         previous = str(data.get("previous") or "")
-        when = _moment(data["previous_at"], at) if data.get("previous_at") is not None else None
+        when = moment(data["previous_at"], at) if data.get("previous_at") is not None else None
         note = ending(previous, when, self.zone) if when is not None else ending(previous, at, self.zone, exact=False)
         end = when if when is not None else at
         mine = [row for row in self.turn.rows if row.index == self.index and row.attempt == self.attempt]
@@ -191,7 +212,8 @@ class _Fold:
             for row in self.turn.rows
             if row.index == self.index and row.kind is kind and row.key == key and row.attempt < self.attempt
         ]
-        row = Row(self.index, kind, name, self.attempt, at, key=key, numbered=bool(earlier))
+        by = "" if kind is RowKind.WAIT else self.by
+        row = Row(self.index, kind, name, self.attempt, at, key=key, numbered=bool(earlier), by=by)
         self.turn.rows.append(row)
         return row
 
@@ -223,7 +245,7 @@ class _Fold:
             self.tools[call_id] = tool
             names.append(tool)
         if not self.reused_model:
-            self._model_done(at, f"asked for {_join(names)}")
+            self._model_done(at, f"asked for {join(names)}")
         for action in actions:
             call_id = str(action.get("call_id", ""))
             if call_id not in self.reused_tools and self._current(RowKind.TOOL, call_id) is None:
@@ -288,7 +310,7 @@ class _Fold:
             case "input.requested":
                 self._park(data.get("requests") or [data], at)
             case "authorization.required":
-                self._join(_request_key(data), data.get("call_ids") or [])
+                self._join(request_key(data), data.get("call_ids") or [])
             case "input.resolved":
                 self._resolve(data.get("resolutions") or [data], at)
 
@@ -298,7 +320,7 @@ class _Fold:
             call_id = str(action.get("call_id") or request.get("call_id") or "")
             self._not_begun(call_id)
             kind = str(request.get("kind") or "approval")
-            row = self._open(RowKind.WAIT, _waiting_for(request, kind), at, key=_request_key(request))
+            row = self._open(RowKind.WAIT, waiting_for(request, kind), at, key=request_key(request))
             row.state = RowState.WAITING
             if call_id:
                 self.tools.setdefault(call_id, str(action.get("tool") or "tool"))
@@ -324,65 +346,19 @@ class _Fold:
 
     def _hand_on(self, data: JsonObject) -> None:
         for row in self.turn.rows:
-            if row.key == _request_key(data) and row.state is RowState.WAITING:
-                row.name = _waiting_for(data, str(data.get("kind") or "approval"))
+            if row.key == request_key(data) and row.state is RowState.WAITING:
+                row.name = waiting_for(data, str(data.get("kind") or "approval"))
 
     def _resolve(self, resolutions: list[Any], at: int) -> None:
         for resolution in resolutions:
-            key = _request_key(resolution)
+            key = request_key(resolution)
             outcome = str(resolution.get("outcome") or "answered")
             for row in self.turn.rows:
                 if row.kind is RowKind.WAIT and row.key == key and row.state is RowState.WAITING:
                     row.notes.clear()
                     row.name = row.name.replace("Waiting for", "Waited for", 1)
                     ended = "connected" if (resolution.get("kind"), outcome) == ("sign-in", "approved") else outcome
-                    row.end(at, RowState.RECORDED, settled(ended, _who(resolution)))
+                    row.end(at, RowState.RECORDED, settled(ended, who(resolution)))
                     row.say("held nothing meanwhile")
             if outcome in {"approved", "answered"}:
                 self.approved += [call_id for call_id in self.waiting.get(key, ()) if call_id not in self.tasks]
-
-
-def _waiting_for(request: JsonObject, kind: str) -> str:
-    who = request.get("waiting_for") or request.get("who")
-    if isinstance(who, str) and who:
-        return f"Waiting for {within(who)}"
-    words = {
-        "approval": "approval",
-        "question": "an answer",
-        "sign-in": "sign-in",
-        "session-limit": "a go-ahead",
-        "rerun": "a go-ahead",
-    }
-    return f"Waiting for {words.get(kind, 'an answer')}"
-
-
-def _request_key(request: JsonObject) -> str:
-    return str(request.get("request_id") or request.get("challenge_id") or request.get("name") or "")
-
-
-def _who(resolution: JsonObject) -> str:
-    response = resolution.get("response") or {}
-    who = (
-        resolution.get("responder") or resolution.get("by") or (response.get("responder") if isinstance(response, dict) else None)
-    )
-    if isinstance(who, dict):
-        who = who.get("name") or who.get("id")
-    return str(who).rpartition(":")[2].capitalize() if who else ""
-
-
-def _join(names: list[str]) -> str:
-    return ", ".join(dict.fromkeys(names)) or "nothing"
-
-
-def _moment(value: object, fallback: int) -> int:
-    """Read a time in ms or ISO-8601."""
-    if isinstance(value, bool):
-        return fallback
-    if isinstance(value, int | float):
-        return int(value)
-    if isinstance(value, str):
-        try:
-            return int(datetime.fromisoformat(value).timestamp() * 1000)
-        except ValueError:
-            return fallback
-    return fallback

@@ -5,6 +5,8 @@ What lives here: opening its file, mounting its routes, and the button that revo
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -30,9 +32,12 @@ class Provider:
         return await self.accounts.revoke_all(member.email) if member is not None else 0
 
 
-def install_provider(app: web.Application, *, folder: Path, origin: str) -> Provider:
-    """Serve the provider under /demo, for an app that people reach at `origin`; it keeps its file in a folder."""
-    accounts = Accounts(folder / FILE)
+def install_provider(app: web.Application, *, folder: Path, origin: str, now: Callable[[], float] = time.time) -> Provider:
+    """Serve the provider under /demo, for an app that people reach at `origin`; it keeps its file in a folder.
+
+    `now` is the time in seconds, by which codes and tokens end.
+    """
+    accounts = Accounts(folder / FILE, now=now)
     people = [Person(member.email, member.name, verified=True) for member in CAST]
     app.add_routes(ProviderRoutes(accounts, origin=origin, people=people).routes())
 

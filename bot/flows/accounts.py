@@ -22,6 +22,7 @@ from bot.connections.errors import HostNotBound, NotConnected, PrincipalRequired
 from bot.connections.lent import Lent
 from bot.flows.origin import Conversation, read_origin
 from bot.principal import Principal
+from bot.turn.questions import REMIND_MS
 from bot.turn.signing import CONNECTED
 from channels.events import Standing
 from durable_core import codec
@@ -93,6 +94,8 @@ class RunAccounts:
             return {"denied": found.reason}
         if not isinstance(found, NeedsSignIn):
             credential = await self.connections.credential(connection, self.connections.owner_of(connection, self.requester))
+            if connection.owner == "user":
+                await self._tell()  # whose account it is there is theirs to tell
             return {"account": "" if credential is None else credential.account}
         home = self.home
         if home is not None and not home.direct and home.channel is not None and not self.lending.private(home.channel):
@@ -106,6 +109,7 @@ class RunAccounts:
                 "reason": found.reason,
             },
             "expires_ms": int(connection.expires.total_seconds() * 1000),
+            "remind_ms": REMIND_MS,
             "granted": CONNECTED,
             "declined": f"{who} did not connect {title}.",
             "late": f"Nobody connected {title} in time.",
@@ -146,7 +150,7 @@ class RunAccounts:
         return access
 
     async def _tell(self) -> None:
-        """Tell the session, before anything is fetched, that what the run comes to is of somebody's own account; once a run."""
+        """Tell the session, before the run learns anything, that what it comes to is of somebody's own account; once a run."""
         if self.home is None:
             return
         body = codec.encode({"kind": "account", "run_id": self.run_id, "call_id": self.home.call_id})

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic import JsonValue
 
 from bot.answerers import Group, describe_by, listed
 from bot.display import show
 from bot.flows.origin import Conversation, read_origin
+from bot.turn.posts import reminder
 from bot.turn.questions import BUTTONS
 from bot.turn.signing import Account, Origin, sign_in_body
 from bot.turn.state import Purpose
+from bot.turn.view import open_prompt
 from durable_core import codec
-from durable_core.engine.surface import PROMPT_KIND, Alone, Asker, Put, expires_at
+from durable_core.engine.surface import PROMPT_KIND, Alone, Asker, Put, expires_at, remind_at
 from durable_core.ids import new_id
-from durable_core.model import INTERNAL, AnswerPolicy, OutboxDraft, PromptDraft, PromptOutcome
+from durable_core.model import INTERNAL, AnswerPolicy, OutboxDraft, Prompt, PromptDraft, PromptOutcome
 from durable_core.operations import AskOptions
 
 SHOWN: Final = 1_000
@@ -54,6 +56,7 @@ class InConversation:
             requester=home.requester.id,
             policy=who.policy,
             expires_at=expires_at(asker, question),
+            remind_at=remind_at(asker, question),
             answerers=who.answerers,
             asked=who.words,
         )
@@ -92,10 +95,33 @@ class InConversation:
             requester=home.requester.id,
             policy=AnswerPolicy.REQUESTER,
             expires_at=expires,
+            remind_at=remind_at(asker, question),
             asked=home.requester.name,
         )
         told = _tell(home, asker, {"kind": "asked", "request": {**body, "answerers": None}})
         return Put(prompt=prompt, outbox=(*_to_one(home, prompt_id), told))
+
+    def remind(self, asker: Asker, prompt: Prompt | PromptDraft) -> tuple[OutboxDraft, ...]:
+        """Remind beside the card, for the same readers, and tell the session."""
+        home = read_origin(asker.origin)
+        if home is None:
+            return ()
+        told = _tell(home, asker, {"kind": "reminded", "request_id": prompt.prompt_id})
+        if home.channel is None or home.address is None:
+            return (told,)
+        asked = open_prompt(
+            cast("dict[str, Any]", codec.decode(prompt.body)),
+            expires_at=prompt.expires_at,
+            remind_at=None,
+            policy=prompt.policy,
+            answerers=prompt.answerers,
+            asked=prompt.asked,
+        )
+        body: dict[str, JsonValue] = {"kind": "notice", "text": reminder(asked), "mentions": list[JsonValue](asked.mentions)}
+        if prompt.kind == Purpose.SIGN_IN.value and not home.direct:
+            body["private_to"] = home.requester.id
+        notice = OutboxDraft(delivery_id=new_id("dlv"), channel=home.channel, address=home.address, body=codec.encode(body))
+        return notice, told
 
     def resolve(self, asker: Asker, prompt_id: str, outcome: PromptOutcome, by: str | None) -> tuple[OutboxDraft, ...]:
         """Tell the session that nobody has to answer any more."""

@@ -17,11 +17,11 @@ from pydantic import JsonValue
 from bot import formats, preflight
 from bot.errors import NotReady
 from bot.formats import Kind
+from bot.moved import clock_of
 from bot.operate import start_mark
 from bot.runtime import keys_of, store_options
 from bot.settings import DEFAULT_FOLDER, Settings, own_settings
 from durable_core import codec, listing
-from durable_core.clock import DatabaseClock
 from durable_core.errors import ContentGone, NotFound, SessionEnded
 from durable_core.ids import new_id
 from durable_core.listing import OwedLine, RunLine, Which
@@ -71,7 +71,7 @@ async def opened(data: Path | None, *, app: str | None = None) -> AsyncIterator[
     preflight.check_drivers(settings)
     preflight.check_schema(settings)
     keys = keys_of(bot, settings)
-    store = open_store(settings.database_url, keys=keys, clock=DatabaseClock(), options=store_options(settings))
+    store = open_store(settings.database_url, keys=keys, clock=clock_of(settings), options=store_options(settings))
     await store.open()
     try:
         yield store

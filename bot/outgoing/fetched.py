@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
 from bot.errors import BotError
+from durable_core.codec import read_json
 
 
 class NotJson(BotError):
@@ -35,8 +34,8 @@ class Fetched:
         Raises: NotJson.
         """
         try:
-            found = orjson.loads(self.body)
-        except orjson.JSONDecodeError:
+            found = read_json(self.body)
+        except ValueError:
             found = NotJson
         if found is NotJson:  # raised out here, so that the error doesn't hold the parser's, which holds the body
             raise NotJson

@@ -26,7 +26,7 @@ from bot.session_api import ControlStatus, JsonObject, ResponseResult, SessionAp
 SCOPE = "sessions"
 _ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _START = re.compile(r"-?[0-9]{1,15}")
-_WAIT = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
+_WAIT = re.compile(r"[0-9]{1,4}(\.[0-9]{1,40})?")
 Call: TypeAlias = Callable[[web.Request, Principal], Awaitable[web.StreamResponse]]
 
 

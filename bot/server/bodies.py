@@ -24,10 +24,12 @@ from channels.errors import MalformedPayload
 from channels.http import read_json
 
 _CHUNK = 64 * 1024
-_ID_LENGTH = 200
-_KEY = re.compile(r"[\x20-\x7e]{1,255}")
+WORD_LENGTH = 200
+KEY = r"[\x20-\x7e]{1,255}"
+_KEY = re.compile(KEY)
 _DEPTH = 64
-Kind = Literal["string", "object", "list", "message"]
+Kind = Literal["string", "word", "object", "list", "message"]
+"""A word is an id or a name: a string of 1 to 200 characters, not of blanks alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +40,20 @@ class Field:
     required: bool = False
 
 
-CREATE = {"message": Field("message"), "agent": Field("string"), "metadata": Field("object")}
-MESSAGE = {"message": Field("message", required=True), "turn_policy": Field("string")}
+CREATE = {"message": Field("message"), "agent": Field("word"), "metadata": Field("object")}
+MESSAGE = {"message": Field("message", required=True), "turn_policy": Field("word")}
 RESPONSES = {"responses": Field("list", required=True)}
 RESPONSE = {
-    "request_id": Field("string", required=True),
-    "option_id": Field("string"),
+    "request_id": Field("word", required=True),
+    "option_id": Field("word"),
     "text": Field("string"),
     "note": Field("string"),
     "edits": Field("object"),
 }
-OVERRIDE = {"option_id": Field("string", required=True), "reason": Field("string", required=True), "note": Field("string")}
+OVERRIDE = {"option_id": Field("word", required=True), "reason": Field("string", required=True), "note": Field("string")}
 PART = {"type": Field("string", required=True), "text": Field("string", required=True)}
-CANCEL = {"turn_id": Field("string")}
-RESET = {"reason": Field("string")}
+CANCEL = {"turn_id": Field("word")}
+RESET = {"reason": Field("word")}
 CONNECT: dict[str, Field] = {}
 
 
@@ -235,8 +237,8 @@ def short(fields: Mapping[str, Any], name: str, *, where: str = "body") -> str |
     Raises: Problem (400).
     """
     text: str | None = fields.get(name)
-    if text is not None and not (text.strip() and len(text) <= _ID_LENGTH):
-        raise _invalid(f"{where}.{name} has to be 1 to {_ID_LENGTH} characters.")
+    if text is not None and not (text.strip() and len(text) <= WORD_LENGTH):
+        raise _invalid(f"{where}.{name} has to be 1 to {WORD_LENGTH} characters.")
     return text
 
 
@@ -293,7 +295,7 @@ def _check_size(where: str, text: str, limit: int) -> None:
 
 def _fits(value: object, kind: Kind) -> bool:
     match kind:
-        case "string":
+        case "string" | "word":
             return isinstance(value, str)
         case "object":
             return isinstance(value, dict)
@@ -305,6 +307,7 @@ def _fits(value: object, kind: Kind) -> bool:
 
 _KINDS: dict[Kind, str] = {
     "string": "a string",
+    "word": "a string",
     "object": "an object",
     "list": "a list",
     "message": "a string or a list of text parts",

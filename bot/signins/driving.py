@@ -15,6 +15,7 @@ from bot.signins.device import Devices
 from bot.signins.exchange import AGAIN, Exchange, failed
 from bot.signins.keeping import Attempts, Kept
 from bot.signins.settle import Settling
+from bot.signins.waiting import Waiting
 from durable_core.errors import Unavailable
 from durable_core.failpoints import hit
 
@@ -34,6 +35,7 @@ class Driving:
     attempts: Attempts
     exchange: Exchange
     settling: Settling
+    waiting: Waiting
     devices: Devices
     patience: float = WAIT_SECONDS
     """How many seconds a browser is kept waiting."""
@@ -57,10 +59,11 @@ class Driving:
         return moved
 
     async def tell(self, kept: Kept) -> None:
-        """Tell the conversation what came of an attempt, and note that it was told."""
+        """Tell all whom it concerns what came of an attempt, and note that they were told."""
         if kept.attempt.ended and not kept.attempt.settled:
             hit("connect.before_settle")
             await self.settling.tell(kept.attempt)
+            await self.waiting.serve(kept.attempt)
             await self.attempts.move(kept, replace(kept.attempt, settled=True))
 
     async def sweep(self) -> int:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bot.answers import MOST_A_MINUTE
 from bot.cards import prompt_body, settled_words
-from bot.connections.connection import Need, OAuthConnection
+from bot.connections.connection import OAuthConnection
 from bot.connections.connections import Connections
 from bot.principal import Principal
 from bot.signins.attempt import MINUTE_MS, VALID_MS, Attempt, Proof
@@ -22,6 +23,7 @@ from bot.signins.proofs import Proofs
 from bot.signins.secrets import hashed, joined, new_code, new_secret
 from bot.signins.settle import Settling
 from bot.signins.values import Offer
+from bot.signins.waiting import Waiting
 from durable_core.ids import new_id
 from durable_core.model import Prompt
 
@@ -36,6 +38,7 @@ class Offers:
     connections: Connections
     proofs: Proofs
     settling: Settling
+    waiting: Waiting
     devices: Devices
     public_url: Callable[[], str]
 
@@ -48,13 +51,11 @@ class Offers:
         if connection is None:
             return Offer(words=f"{body['title']} can't be connected any more: the app has been changed. Cancel, and ask again.")
         requester = Principal.from_json(body["requester"])
-        need = Need(connection, tuple(str(one) for one in body["scopes"]))
         if connection.owner != "user":  # the app has been changed since; whose account it would be, nobody was asked
             return Offer(words=f"{connection.title} is an account of the app's own by now: whoever runs the app connects it.")
-        after = 0 if body["reason"] == "missing" else prompt.created_at
-        if await self.connections.connected_since(need, requester, after):
-            credential = await self.connections.credential(connection, self.connections.owner_of(connection, requester))
-            await self.settling.pass_over(prompt, "" if credential is None else credential.account, new_id("sgn"))
+        account = await self.waiting.account(prompt)
+        if account is not None:
+            await self.settling.pass_over(prompt, account, new_id("sgn"))
             return Offer(words=f"{connection.title} is connected already. It goes on.")
         address = str(body.get("address") or "")
         faults = await self.attempts.faults(requester.id, prompt.prompt_id)
@@ -64,7 +65,7 @@ class Offers:
             person=requester.name,
             connection=connection.name,
             owner=self.connections.owner_of(connection, requester),
-            scopes=need.scopes,
+            scopes=tuple(str(one) for one in body["scopes"]),
             prompt_id=prompt.prompt_id,
             run_id=prompt.run_id,
             session_id=str(body.get("session_id") or ""),
@@ -72,7 +73,7 @@ class Offers:
             channel=str(body.get("channel") or ""),
             address=address,
             tool=_tool(body),
-            after=after,
+            after=0 if body["reason"] == "missing" else prompt.created_at,
             proof=await self.proofs.choose(requester, connection, address, faults=faults),
             link_hash="",
             valid_until=0,
@@ -105,7 +106,8 @@ def _tool(body: dict[str, Any]) -> str:
 def _words(title: str, url: str, code: str | None) -> str:
     asked = f"The page asks for this code: `{code}`\n\n" if code is not None else ""
     minutes = VALID_MS // MINUTE_MS
+    fresh = f"Connect gives a fresh one, up to {MOST_A_MINUTE} a minute"
     return (
         f"[Connect {title}]({url})\n\n{asked}"
-        f"The link is for you alone: pass it on to nobody. It is good for {minutes} minutes; Connect gives a fresh one."
+        f"The link is for you alone: pass it on to nobody. It is good for {minutes} minutes; {fresh}."
     )

@@ -30,6 +30,7 @@ from bot.signins.page import Page, PageKind
 from bot.signins.proofs import Proofs, channel_of
 from bot.signins.settle import Settling
 from bot.signins.values import Done, Go, Offer
+from bot.signins.waiting import Waiting
 from bot.turn.state import Purpose
 from channels.contract import Channel
 from durable_core.errors import NotFound
@@ -54,14 +55,18 @@ class SignIns:
         proofs = Proofs(channels=channels, outgoing=lambda: connections.outgoing, public_url=self.public_url)
         exchange = Exchange(attempts=attempts, connections=connections, proofs=proofs)
         self.attempts = attempts
+        waiting = Waiting(store=store, connections=connections, settling=settling)
         devices = Devices(attempts=attempts, connections=connections, proofs=proofs, settling=settling, exchange=exchange)
-        self.driving = Driving(attempts=attempts, exchange=exchange, settling=settling, devices=devices, patience=patience)
+        self.driving = Driving(
+            attempts=attempts, exchange=exchange, settling=settling, waiting=waiting, devices=devices, patience=patience
+        )
         self._proofs = proofs
         self._offers = Offers(
             attempts=attempts,
             connections=connections,
             proofs=proofs,
             settling=settling,
+            waiting=waiting,
             devices=devices,
             public_url=self.public_url,
         )

@@ -136,7 +136,7 @@ def _heard(turn: Turn, pending: Pending, word: FromChild) -> tuple[Pending, list
             left = tuple(one for one in pending.requests if one.prompt_id != prompt_id)
             resolution: dict[str, JsonValue] = {
                 "request_id": prompt_id,
-                "kind": (request_of.kind if request_of is not None else Purpose.QUESTION).value,
+                "kind": _kind(request_of),
                 "outcome": word.told.get("outcome"),
             }
             if word.told.get("by"):
@@ -144,6 +144,11 @@ def _heard(turn: Turn, pending: Pending, word: FromChild) -> tuple[Pending, list
             data = {**here, "resolutions": [resolution]}
             ended = _completed(turn, request_of, PromptOutcome(str(word.told.get("outcome"))))
             return replace(pending, requests=left), [*ended, Draft(type="input.resolved", data=data)]
+        case "reminded":
+            prompt_id = str(word.told.get("request_id", ""))
+            request_of = next((one for one in pending.requests if one.prompt_id == prompt_id), None)
+            data = {**here, "request_id": prompt_id, "kind": _kind(request_of)}
+            return pending, [Draft(type="input.reminded", data=data)] if request_of is not None else []
         case "unshown":
             about = {name: word.told.get(name) for name in ("request_id", "delivery_id", "error")}
             data = {**here, **about, "kind": Purpose.QUESTION.value, "fallback": "text"}
@@ -155,6 +160,10 @@ def _heard(turn: Turn, pending: Pending, word: FromChild) -> tuple[Pending, list
             if pending.private_to is not None:
                 data["private_to"] = {"id": pending.private_to, "name": turn.requester.name}
             return pending, [Draft(type="action.partial", data=data)]
+
+
+def _kind(request: ChildRequest | None) -> str:
+    return (request.kind if request is not None else Purpose.QUESTION).value
 
 
 def _completed(turn: Turn, request: ChildRequest | None, outcome: PromptOutcome) -> list[Draft]:

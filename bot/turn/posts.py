@@ -11,10 +11,12 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from bot.display import literal, quoted
 from bot.history import ResultItem, ResultStatus
 from bot.turn.change import NewPrompt, Post
 from bot.turn.copies import CardResult, Copy
 from bot.turn.state import Consent, Earlier, Pending, Purpose, Turn
+from bot.turn.view import OpenPrompt
 
 SHORT = 200
 """Characters of a result that are shown on its card."""
@@ -32,6 +34,12 @@ def notice_at(turn: Turn, copy: Copy, text: str, *, mentions: Sequence[str] = ()
         body["private_to"] = copy.private_to
     channel, address = turn.place_of(copy)
     return Post(body=body, channel=channel, address=address)
+
+
+def reminder(prompt: OpenPrompt, count: int = 1) -> str:
+    """Say that a request is still open, or that several are."""
+    what = quoted(prompt.text) if count == 1 else f"{count} requests"
+    return f"Still unanswered: {what}. {literal(prompt.waiting_for) or 'Somebody'} may answer."
 
 
 def whisper(channel: str | None, address: str | None, principal: str, text: str) -> Post:
@@ -75,7 +83,7 @@ def _seen_in_thread(turn: Turn, copy: Copy) -> bool:
 
 
 def _pointer(prompt: NewPrompt, copy: Copy) -> str:
-    who = str(prompt.asked or prompt.body.get("waiting_for") or "somebody")
+    who = literal(str(prompt.asked or prompt.body.get("waiting_for") or "somebody"))
     return f"{who[:1].upper()}{who[1:]} may answer a request that was put {_where(prompt.body.get('route'), copy)}."
 
 
@@ -84,7 +92,7 @@ def _where(route: Any, copy: Copy) -> str:
     if copy.private_to is not None:
         return "to them privately"
     title = str(route.get("title") or "") if isinstance(route, Mapping) else ""
-    return f"in {title}" if title else "elsewhere"
+    return f"in {literal(title)}" if title else "elsewhere"
 
 
 # ── what came of calls ──

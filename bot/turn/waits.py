@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
-from bot.display import quoted, within
+from bot.display import literal, quoted, within
 from bot.turn import posts
 from bot.turn.actions import Answer, Escalate, Remind, Reroute, Tell
 from bot.turn.change import Change, Draft, Ended, NewPrompt, Post
@@ -72,8 +72,7 @@ def reminded(state: State, turn: Turn, action: Remind, prompts: Mapping[str, Ope
 
 def _reminders(turn: Turn, sharing: Sequence[Pending], prompts: Mapping[str, OpenPrompt]) -> list[Post]:
     first = prompts[sharing[0].prompt_id]
-    what = quoted(first.text) if len(sharing) == 1 else f"{len(sharing)} requests"
-    text = f"Still unanswered: {what}. {first.waiting_for or 'Somebody'} may answer."
+    text = posts.reminder(first, len(sharing))
     copies = sharing[0].cards
     # the newest place is where those are who are asked now; a private card's readers are reminded alone
     newest = [copy for copy in copies if copy.private_to is not None] if _private(copies) else list(copies[-1:])
@@ -107,7 +106,9 @@ def escalated(state: State, turn: Turn, action: Escalate, prompts: Mapping[str, 
                 copies[card] = (*pending.cards, copy)
                 told.append(posts.card(copy, card))
             told.append(
-                posts.notice(f"Nobody answered in time, so now {within(level.waiting_for)} may answer: {quoted(prompt.text)}")
+                posts.notice(
+                    f"Nobody answered in time, so now {literal(within(level.waiting_for))} may answer: {quoted(prompt.text)}"
+                )
             )
     return Change(
         kind="escalate",

@@ -30,6 +30,7 @@ from durable_core.model import (
     PromptDraft,
     PromptOutcome,
     PromptSettlement,
+    PromptUpdate,
     StepCommit,
     StepDraft,
     SubmissionOutcome,
@@ -70,6 +71,9 @@ def entry_commit(live: Live, completion: Completion, *, at: int, keep_ms: int | 
     asking = _asking(live, keep_ms, surface)
     if completion.kind is EntryKind.ANSWER:
         asking.outbox.extend(_told_of_answer(live, completion, surface))
+    if completion.reminds is not None:
+        live.prompts[completion.op] = completion.reminds.reminded()
+        asking.outbox.extend(surface.remind(asker(live), completion.reminds.prompt))
     consumed = _consumed(live, completion) if live.inbox else ()
     wake_at = live.wake_at()
     parks = live.replay.outcome is None and live.parks(wake_at) and len(consumed) == len(live.inbox)
@@ -94,6 +98,7 @@ def entry_commit(live: Live, completion: Completion, *, at: int, keep_ms: int | 
         outbox=tuple(asking.outbox),
         prompts=tuple(asking.prompts),
         settle=(*completion.settle, *asking.settle),
+        updates=() if completion.reminds is None else (_was_reminded(completion.reminds),),
         addresses=(*completion.addresses, *asking.addresses),
         starts=tuple(asking.starts),
         phase=Phase.WAITING if parks else Phase.RUNNING,
@@ -241,6 +246,10 @@ def _told_of_answer(live: Live, completion: Completion, surface: Surface) -> tup
     return surface.resolve(asker(live), str(about["request_id"]), outcome, None if by is None else str(by))
 
 
+def _was_reminded(asked: Asked) -> PromptUpdate:
+    return PromptUpdate(prompt_id=asked.prompt_id, expires_at=asked.expires_at, remind_at=None)
+
+
 def _asking(live: Live, keep_ms: int | None, surface: Surface) -> _Asking:
     asking = _Asking()
     for op in list(live.wants.unwritten.values()):
@@ -278,7 +287,7 @@ def _ask(live: Live, op: Operation, asking: _Asking, keep_ms: int | None, surfac
         put = surface.ask(asker(live), op.id, op.question, request_id())
         prompt = put.prompt
         asking.outbox.extend(put.outbox)
-        live.prompts[op.id] = Asked(prompt.prompt_id, prompt.expires_at)
+        live.prompts[op.id] = Asked(prompt)
         asking.prompts.append(prompt)
         data = {"op": op.id, "request_id": prompt.prompt_id}
         asking.events.append(_event_of("input.requested", data, refs=(("request", f"prompt:{prompt.prompt_id}#"),)))
@@ -311,7 +320,7 @@ def _started(live: Live) -> EventDraft:
 
 
 def _event(completion: Completion, n: int) -> EventDraft | None:
-    type_ = _TYPES.get(completion.kind)
+    type_ = _TYPES.get(completion.kind) if completion.reminds is None else "input.reminded"
     if type_ is None:
         return None
     if completion.kind is EntryKind.STEP and not completion.ok:

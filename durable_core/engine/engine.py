@@ -41,6 +41,8 @@ _RUNS: Final = """
     WHERE kind = 'workflow' AND (:name = '' OR name = :name) ORDER BY created_at DESC, run_id DESC LIMIT :most
 """
 _MOST: Final = 10_000
+_FAR: Final = 2**62
+"""An index past all events, and one that a database takes."""
 _signature: Final = cache(inspect.signature)
 
 
@@ -238,8 +240,8 @@ class Engine:
         return None if delay is None else await self.store.now() + milliseconds(delay)
 
     def run(self, run_id: str) -> RunHandle:
-        """Return the handle of a run; nothing is read."""
-        return RunHandle(self, run_id)
+        """Return the handle of a run; nothing is read. Raises: Unstorable."""
+        return RunHandle(self, codec.check_name(run_id, "run_id"))
 
     async def runs(self, *, status: str | None = None, workflow: str | None = None, limit: int = 100) -> list[RunView]:
         """Return runs, the youngest first; `status` as in `RunView`, looked for among the youngest 10,000."""
@@ -252,7 +254,8 @@ class Engine:
         """A run's events from index `start` on (negative: from the tail); with `follow`, as they come until it ends."""
         if self._streams is None:
             raise RuntimeError("the engine is not running: use it in `async with engine:`")
-        await self.store.run(run_id)
+        await self.store.run(codec.check_name(run_id, "run_id"))
+        start = max(-_FAR, min(start, _FAR))
         if follow:
             async for event in self._streams.follow(run_id, start=start):
                 yield event
@@ -323,13 +326,13 @@ class Engine:
             ValueError: it has no such option, or takes no text.
             Conflict: the key was used with another answer.
         """
-        asked = PromptView.of(await self.store.prompt(codec.check_name(prompt_id, "prompt_id")))
+        asked = PromptView.of(await self.store.prompt(codec.check_key(prompt_id, "prompt_id")))
         _check_answer(asked.body, option_id, text)
         given = codec.encode({"option_id": option_id, "text": text, "by": by})
         return await self.store.answer(
             PromptAnswer(
                 source=f"answer:{prompt_id}",
-                key=codec.check_name(key or new_id("key"), "key"),
+                key=codec.check_key(key or new_id("key"), "key"),
                 digest=payload_digest(given),
                 submission_id=new_id("sub"),
                 prompt_id=prompt_id,

@@ -35,9 +35,16 @@ class Completion:
     """Not before this time by the body's clock."""
     consumed: tuple[int, ...] = ()
     settle: tuple[PromptSettlement, ...] = ()
+    reminds: Asked | None = None
+    """The question that people are reminded of."""
     addresses: tuple[tuple[str, str], ...] = ()
     about: Mapping[str, codec.Storable] = field(default_factory=dict)
     """What its event says beside the operation."""
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """The questions whose end, or whose reminder, it is."""
+        return (*(one.prompt_id for one in self.settle), *((self.reminds.prompt_id,) if self.reminds is not None else ()))
 
 
 def next_completion(live: Live, public_url: str | None) -> Completion | None:
@@ -50,6 +57,7 @@ def next_completion(live: Live, public_url: str | None) -> Completion | None:
         or _webhook(live, public_url)
         or _same_child(live)
         or _due(live, live.now())
+        or _reminder(live, live.now())
     )
 
 
@@ -251,3 +259,11 @@ def _due(live: Live, now: int) -> Completion | None:
         settle=(PromptSettlement(prompt_id=prompt.prompt_id, outcome=PromptOutcome.EXPIRED),),
         about={"request_id": prompt.prompt_id, "outcome": PromptOutcome.EXPIRED.value},
     )
+
+
+def _reminder(live: Live, now: int) -> Completion | None:
+    """Return that people are to be reminded of a question; the body isn't told."""
+    for op_id, asked in live.prompts.items():
+        if op_id in live.wanted and asked.remind_at is not None and asked.remind_at <= now:
+            return Completion(kind=EntryKind.ASKED, op=op_id, reminds=asked, about={"request_id": asked.prompt_id})
+    return None

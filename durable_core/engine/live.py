@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from durable_core.clock import Clock
 from durable_core.engine.starts import Start
 from durable_core.engine.steps import Steps
 from durable_core.engine.wants import Wants
-from durable_core.model import Claim, Command, CommandKind, Committed, Prompt
+from durable_core.model import Claim, Command, CommandKind, Committed, Prompt, PromptDraft
 from durable_core.operations import Operation
 from durable_core.replay import Replay
 from durable_core.worker import Held
@@ -42,10 +42,28 @@ class Bell(asyncio.Event):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An open question."""
+    """An open question, as it was written down."""
 
-    prompt_id: str
-    expires_at: int | None
+    prompt: Prompt | PromptDraft
+
+    @property
+    def prompt_id(self) -> str:
+        """Its id."""
+        return self.prompt.prompt_id
+
+    @property
+    def expires_at(self) -> int | None:
+        """When it is over."""
+        return self.prompt.expires_at
+
+    @property
+    def remind_at(self) -> int | None:
+        """When people are reminded of it; None once they were."""
+        return self.prompt.remind_at
+
+    def reminded(self) -> Asked:
+        """Return it as it is after people were reminded."""
+        return Asked(replace(self.prompt, remind_at=None))
 
 
 @dataclass(slots=True)
@@ -125,9 +143,7 @@ class Live:
         self.inbox = {command.seq: command for command in claim.commands}
         self.seen = max(self.seen, claim.signals.inbox_seq)
         self.prompts = {
-            prompt.call_id: Asked(prompt.prompt_id, prompt.expires_at)
-            for prompt in claim.prompts
-            if prompt.outcome is None and prompt.call_id is not None
+            prompt.call_id: Asked(prompt) for prompt in claim.prompts if prompt.outcome is None and prompt.call_id is not None
         }
         self.settled = {prompt.prompt_id: prompt for prompt in claim.prompts if prompt.outcome is not None}
 
@@ -172,7 +188,8 @@ class Live:
     def wake_at(self) -> int | None:
         """When the run has to be looked at again, if nothing else happens."""
         times = [self.wants.timers.first_at(), self.wants.resting.first_at()]
-        times += [prompt.expires_at for op_id, prompt in self.prompts.items() if op_id in self.wanted]
+        asked = [prompt for op_id, prompt in self.prompts.items() if op_id in self.wanted]
+        times += [at for prompt in asked for at in (prompt.expires_at, prompt.remind_at)]
         if self.cancel_at is not None:
             times.append(self.cancel_at + GRACE_MS)
         return min((at for at in times if at is not None), default=None)

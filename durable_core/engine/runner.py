@@ -24,7 +24,7 @@ from durable_core.engine.loading import WarmBodies, cold, warm
 from durable_core.engine.starts import read_header
 from durable_core.engine.steps import LEAVE_SECONDS, VALUE_LIMIT, unstorable
 from durable_core.engine.surface import Alone, Surface
-from durable_core.engine.threads import Threads, being_cancelled, wording
+from durable_core.engine.threads import Threads, being_cancelled, storable, wording
 from durable_core.errors import (
     AddressTaken,
     CommitUnknown,
@@ -215,7 +215,7 @@ class Runner:
         if _ends(live, commit):
             await self._end(live, self._outcome(live), last=commit)
             return False
-        committed, released = await self._commit(live, commit, settles=bool(completion.settle))
+        committed, released = await self._commit(live, commit, about=completion.prompts)
         live.take_over(committed, commit.consumed)
         return True if released else None
 
@@ -230,13 +230,13 @@ class Runner:
         elif completion.kind is EntryKind.SIGNAL and not completion.ok:
             live.taken.discard(completion.about["name"])
 
-    async def _commit(self, live: Live, commit: StepCommit, *, settles: bool) -> tuple[Committed, bool]:
+    async def _commit(self, live: Live, commit: StepCommit, *, about: tuple[str, ...]) -> tuple[Committed, bool]:
         """Commit; also whether the run was given back with it. A question that somebody answered meanwhile is left alone."""
         while True:
             try:
                 return await self._surely(commit), commit.release
             except PromptTaken as taken:
-                if settles and commit.settle[0].prompt_id == taken.prompt_id:
+                if taken.prompt_id in about:
                     raise _Anew from taken
                 commit = replace(commit, settle=tuple(one for one in commit.settle if one.prompt_id != taken.prompt_id))
             except AddressTaken as taken:  # the body is told by the next entry
@@ -366,7 +366,7 @@ class Runner:
                 await self._set_aside(claim, poison)
             return
         end = End.of(
-            FAILED, code=_CODES.get(type(poison).__name__, "error"), message=str(poison), type_name=type(poison).__name__
+            FAILED, code=_CODES.get(type(poison).__name__, "error"), message=wording(poison), type_name=type(poison).__name__
         )
         if live is None:
             await self._end_unseen(claim, end)
@@ -394,4 +394,5 @@ def _ends(live: Live, commit: StepCommit) -> bool:
 def _failed(error: BaseException) -> End:
     """Say how a body's error ends its run; errors of steps and children keep their code."""
     code = getattr(error, "code", None) if isinstance(error, DurableError) else None
-    return End.of(FAILED, code=code if isinstance(code, str) else "error", message=wording(error), type_name=type(error).__name__)
+    code = storable(code) if isinstance(code, str) else "error"
+    return End.of(FAILED, code=code, message=wording(error), type_name=type(error).__name__)

@@ -17,12 +17,13 @@ from durable_core.model import Admission, CommandKind, ToAddress, ToRun
 
 HOOK: Final = "hook"
 """The channel of hooks: its addresses are their names and tokens."""
+TOKEN_PREFIX: Final = "whk_"  # noqa: S105 - what all begin with
 _TOKEN_BYTES: Final = 20
 
 
 def new_token() -> str:
     """Return a token for a URL: 160 random bits, no time in it."""
-    return "whk_" + b32encode(secrets.token_bytes(_TOKEN_BYTES)).decode("ascii").lower()
+    return TOKEN_PREFIX + b32encode(secrets.token_bytes(_TOKEN_BYTES)).decode("ascii").lower()
 
 
 def signal_admission(target: ToAddress | ToRun, name: str, value: Any, *, key: str | None, by: str) -> Admission:
@@ -32,10 +33,10 @@ def signal_admission(target: ToAddress | ToRun, name: str, value: Any, *, key: s
         Unstorable, TooLarge: the value can't be kept.
     """
     body = codec.encode({"kind": "signal", "name": name, "body": value})
-    where = codec.check_name(target.run_id, "run_id") if isinstance(target, ToRun) else HOOK
+    where = codec.check_key(target.run_id, "run_id") if isinstance(target, ToRun) else HOOK
     return Admission(
         source=f"signal:{where}",
-        key=codec.check_name(key or new_id("key"), "key"),
+        key=codec.check_key(key or new_id("key"), "key"),
         digest=payload_digest(body),
         on_conflict="refuse",
         submission_id=new_id("sub"),
@@ -48,15 +49,15 @@ def signal_admission(target: ToAddress | ToRun, name: str, value: Any, *, key: s
 
 def by_hook(hook: str) -> ToAddress:
     """Return a hook as a target: whoever waits there."""
-    return ToAddress(channel=HOOK, address=codec.check_name(hook, "hook"), new=None)
+    return ToAddress(channel=HOOK, address=codec.check_key(hook, "hook"), new=None)
 
 
 def cancel_admission(run_id: str, *, reason: str, by: str, key: str | None = None) -> Admission:
     """Return a cancel on its way."""
     body = codec.encode({"reason": reason})
     return Admission(
-        source=f"cancel:{codec.check_name(run_id, 'run_id')}",
-        key=codec.check_name(key or new_id("key"), "key"),
+        source=f"cancel:{codec.check_key(run_id, 'run_id')}",
+        key=codec.check_key(key or new_id("key"), "key"),
         digest=payload_digest(body),
         on_conflict="merge",
         submission_id=new_id("sub"),

@@ -80,7 +80,7 @@ def start_admission(
     )
     return Admission(
         source=source,
-        key=codec.check_name(key, "key"),
+        key=codec.check_key(key, "key"),
         digest=payload_digest(codec.encode(given)),
         on_conflict="refuse" if parent is None else "merge",
         submission_id=submission,

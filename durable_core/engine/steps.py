@@ -16,7 +16,7 @@ from durable_core import codec
 from durable_core.authorizing import Lent
 from durable_core.claiming import Claimer
 from durable_core.context import StepContext, entering_step
-from durable_core.engine.threads import Ended, Threads, called, wording
+from durable_core.engine.threads import Ended, Threads, called, storable, wording
 from durable_core.errors import TooLarge, Unstorable
 from durable_core.failures import Fatal
 from durable_core.operations import Operation, own_copy
@@ -232,13 +232,17 @@ def failure_of(error: BaseException) -> Failure:
     """Say what an error that left a step means."""
     if isinstance(error, _TimedOut):
         return Failure("timeout", wording(error), "TimeoutError")
-    return Failure(
-        code=str(error.code or "fatal") if isinstance(error, Fatal) else "error",
-        message=wording(error),
-        type=type(error).__name__,
-        final=isinstance(error, Fatal),
-        retry_after=_retry_after(error),
-    )
+    fatal = _fatal(error)
+    if fatal is not None:
+        return Failure(storable(str(fatal.code or "fatal")), wording(fatal), type(fatal).__name__, final=True)
+    return Failure("error", wording(error), type(error).__name__, retry_after=_retry_after(error))
+
+
+def _fatal(error: BaseException) -> Fatal | None:
+    """Find the author's word that no attempt helps; a task group wraps it."""
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for one in error.exceptions if (found := _fatal(one)) is not None), None)
+    return error if isinstance(error, Fatal) else None
 
 
 def _retry_after(error: BaseException) -> float | None:

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from durable_core import codec
 from durable_core.clock import milliseconds
-from durable_core.model import AnswerPolicy, OutboxDraft, PromptDraft, PromptOutcome
+from durable_core.model import AnswerPolicy, OutboxDraft, Prompt, PromptDraft, PromptOutcome
 from durable_core.operations import AskOptions
 
 ANYONE: Final = "*"
@@ -43,6 +43,9 @@ class Surface(Protocol):
 
     def ask(self, asker: Asker, op: str, question: AskOptions, prompt_id: str) -> Put:
         """Open a question under this id."""
+
+    def remind(self, asker: Asker, prompt: Prompt | PromptDraft) -> tuple[OutboxDraft, ...]:
+        """Remind of a question that nobody has answered yet."""
 
     def resolve(self, asker: Asker, prompt_id: str, outcome: PromptOutcome, by: str | None) -> tuple[OutboxDraft, ...]:
         """Tell that a question has ended; its posted copies are edited anyway."""
@@ -78,8 +81,13 @@ class Alone:
             requester=ANYONE,
             policy=AnswerPolicy.REQUESTER,
             expires_at=expires_at(asker, question),
+            remind_at=remind_at(asker, question),
         )
         return Put(prompt=prompt)
+
+    def remind(self, asker: Asker, prompt: Prompt | PromptDraft) -> tuple[OutboxDraft, ...]:
+        """Owe nothing; an event tells whoever follows the run."""
+        return ()
 
     def resolve(self, asker: Asker, prompt_id: str, outcome: PromptOutcome, by: str | None) -> tuple[OutboxDraft, ...]:
         """Owe nothing."""
@@ -97,3 +105,10 @@ class Alone:
 def expires_at(asker: Asker, question: AskOptions) -> int | None:
     """When a question that is asked now is over."""
     return None if question.expires is None else asker.now + milliseconds(question.expires)
+
+
+def remind_at(asker: Asker, question: AskOptions) -> int | None:
+    """When people are reminded of a question that is asked now; never once it is over."""
+    if question.remind_after is None or (question.expires is not None and question.remind_after >= question.expires):
+        return None
+    return asker.now + milliseconds(question.remind_after)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from durable_core.lines import is_interrupt
 from durable_core.registry import takes_loop
 
 log = logging.getLogger("moorings.engine")
@@ -104,6 +105,13 @@ def wording(error: BaseException) -> str:
     """Return an error's message; its own ``__str__`` may fail, and UTF-8 can't hold all that it may say."""
     try:
         message = str(error)
-    except Exception:  # noqa: BLE001 - see above
+    except BaseException as worse:
+        if is_interrupt(worse):
+            raise
         message = "its message can't be shown"
-    return message.encode("utf-8", "replace").decode()[:10_000]
+    return storable(message)
+
+
+def storable(text: str) -> str:
+    """Return a text as it can be stored."""
+    return text[:10_000].encode("utf-8", "replace").decode()

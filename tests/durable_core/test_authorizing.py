@@ -23,10 +23,10 @@ async def outcome(looks: list[Mapping[str, Any]], answer: Answer | None = None) 
     async def look() -> Mapping[str, Any]:
         return looks.pop(0)
 
-    async def ask(question: AskOptions) -> Answer:
+    async def ask(question: AskOptions) -> tuple[Answer, bool]:
         asked.append(question)
         assert answer is not None
-        return answer
+        return answer, True
 
     try:
         return await authorized(look, ask), asked

@@ -17,7 +17,7 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from durable_core.codec import LIMIT, MAX_DEPTH, MOST, decode, encode, size_of, unstamped
+from durable_core.codec import LIMIT, MAX_DEPTH, MOST, decode, encode, read_json, size_of, unstamped
 from durable_core.errors import Broken, TooLarge, Unstorable
 
 if TYPE_CHECKING:
@@ -313,3 +313,18 @@ class TestCorrupt:
 
     def test_a_dates_own_type_is_kept(self) -> None:
         assert type(decode(encode(date(2026, 1, 1)))) is date
+
+
+class TestOthersJson:
+    @pytest.mark.parametrize("number", [2**64 - 1, 2**64, -(2**63) - 1, 10**40, 1.5, 12345678901234567890.5])
+    def test_a_number_is_what_it_says(self, number: float) -> None:
+        read = read_json(f'{{"n": [{number}], "text": "{number}"}}'.encode())
+        assert read == {"n": [number], "text": str(number)}
+        assert type(read["n"][0]) is type(number)
+
+    @pytest.mark.parametrize(
+        "text", [b"", b"NaN", b"9" * 5_000, b'"\xff"', b"[" * 1_000 + b"1" * 20 + b"]" * 1_000, b'{"a": 12345678901234567890']
+    )
+    def test_what_is_none_or_too_much_is_a_value_error(self, text: bytes) -> None:
+        with pytest.raises(ValueError):
+            read_json(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from time import sleep as _sleep
 
 import pytest
 
@@ -69,3 +70,66 @@ def test_a_body_inside_of_another_is_watched_and_then_the_outer_one() -> None:
 
 def test_there_is_one_in_a_process() -> None:
     assert module.watchdog() is module.watchdog()
+
+
+class Clocks:
+    """The clocks of a process, in a test's hand; of a body's thread, the processor's."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.cpu = 5.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep as ever: another watchdog of the process may be at work."""
+        _sleep(seconds)
+
+    def thread_time(self) -> float:
+        return self.cpu
+
+
+class TestWhatCounts:
+    """The time that a body ran, not that in which nothing of its process did."""
+
+    @pytest.fixture
+    def clocks(self, monkeypatch: pytest.MonkeyPatch) -> Clocks:
+        made = Clocks()
+        monkeypatch.setattr(module, "time", made)
+        return made
+
+    def test_a_process_that_was_stopped_in_the_middle_of_a_body_is_not_its_fault(self, clocks: Clocks) -> None:
+        dog, (one, blocked, _) = Watchdog(), watch(2.0)
+        one.begin()
+        dog._running[threading.get_ident()] = one
+        clocks.now += 60  # stopped, and the watchdog's thread with it
+        dog._look_at(one)
+        clocks.now += 0.1
+        assert one.held() <= 2.0
+        assert dog.leave(one, None) <= 2.0
+        assert not blocked.is_set()
+
+    def test_nor_where_the_body_goes_on_before_anybody_looked(self, clocks: Clocks) -> None:
+        dog, (one, _, _) = Watchdog(), watch(2.0)
+        one.begin()
+        clocks.now += 60
+        assert dog.leave(one, None) <= 2.0
+
+    def test_one_that_waits_is_seen_to_wait(self, clocks: Clocks) -> None:
+        dog, (one, blocked, _) = Watchdog(), watch(2.0)
+        one.begin()
+        one.thread = threading.get_ident()
+        dog._running[one.thread] = one
+        for _ in range(5):
+            clocks.now += 0.5
+            dog._look_at(one)
+        assert blocked.is_set()
+        assert dog.leave(one, None) == 2.5
+
+    def test_one_that_computes_where_nobody_can_look_is_told_by_the_processor(self, clocks: Clocks) -> None:
+        dog, (one, _, _) = Watchdog(), watch(2.0)
+        one.begin()
+        clocks.now += 3
+        clocks.cpu += 2.9
+        assert dog.leave(one, None) == pytest.approx(2.9)

@@ -212,3 +212,32 @@ def test_a_body_that_is_merely_let_go_of_says_nothing(caplog: pytest.LogCaptureF
     Play(body)
     gc.collect()
     assert caplog.text == ""
+
+
+def test_a_body_that_is_collected_calls_in_vain_and_nothing_is_said_of_it() -> None:
+    called: list[str] = []
+
+    async def helper(ctx: WorkflowContext) -> None:
+        try:
+            await ctx.sleep(1)
+        finally:
+            ctx.start(late)
+            called.append("helper")
+
+    @workflow
+    async def late(ctx: WorkflowContext) -> None: ...
+
+    @workflow
+    async def body(ctx: WorkflowContext) -> None:
+        try:
+            await helper(ctx)
+        finally:
+            ctx.random.random()
+            ctx.step(fetch, "a")
+            called.append("body")
+
+    loop = Play(body).replay.loop
+    asked = list(loop.ledger.open)
+    loop._tasks[0].inner.close()  # as the collector does with a body that nobody evicted
+    assert called == ["helper", "body"]
+    assert list(loop.ledger.open) == asked

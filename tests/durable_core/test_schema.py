@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -54,6 +55,8 @@ def test_a_new_file_is_made_without_the_migrations(tmp_path: Path) -> None:
     assert schema.found_version(tmp_path / "moorings.db") == schema.HEAD
 
 
+# what SQLAlchemy can't read of a SQLite file, the test of statements compares
+@pytest.mark.filterwarnings("ignore:.*expression-based index .?moor_prompt_time")
 def test_migrations_make_the_tables_on_sqlite(tmp_path: Path) -> None:
     path = tmp_path / "moorings.db"
     assert schema.found_version(path) is None
@@ -87,6 +90,22 @@ def test_indexes_are_the_same_down_to_their_conditions(tmp_path: Path) -> None:
     engine = create_engine(f"sqlite:///{tmp_path / 'made.db'}", poolclass=pool.NullPool)
     tables.metadata.create_all(engine)
     assert statements(tmp_path / "migrated.db") == statements(tmp_path / "made.db")
+
+
+@pytest.mark.parametrize("name", ["what?x=1.db", "off%41.db"])
+def test_an_older_file_is_brought_up_whatever_its_name(tmp_path: Path, name: str) -> None:
+    plain, odd = tmp_path / "plain", tmp_path / "odd" / name
+    engine = schema._engine(f"sqlite:///{plain}")
+    settings = schema.config()
+    with engine.begin() as connection:
+        settings.attributes["connection"] = connection
+        command.upgrade(settings, schema.known()[0])
+    engine.dispose()
+    odd.parent.mkdir()
+    plain.rename(odd)
+    assert schema.upgrade(f"sqlite:///{odd}").changed
+    assert schema.found_version(odd) == schema.HEAD
+    assert {one.name for one in odd.parent.iterdir()} == {name}
 
 
 def test_two_upgrades_at_once_take_turns(tmp_path: Path) -> None:

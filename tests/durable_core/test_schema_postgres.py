@@ -8,7 +8,10 @@ import pytest
 from sqlalchemy import create_engine, inspect, make_url, pool
 
 from durable_core import schema, tables
+from durable_core.clock import DatabaseClock
 from durable_core.errors import Broken, Unavailable
+from tests.durable_core.conformance.postgres import postgres_store
+from tests.postgres import PrivatePostgres
 
 ODD = 'a "b"'
 
@@ -45,6 +48,29 @@ def test_upgrades_at_once_take_turns(postgres_url: str) -> None:
 def test_a_plain_url_is_enough(postgres_url: str) -> None:
     for name in ("postgresql", "postgresql+asyncpg"):
         schema.upgrade(make_url(postgres_url).set(drivername=name).render_as_string(hide_password=False))
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+async def test_a_database_that_can_not_hold_every_name_is_refused(postgres: PrivatePostgres, encoding: str) -> None:
+    name = f"moor_{encoding.lower()}"
+    postgres._execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}'")
+    with pytest.raises(Broken, match=f"{encoding}.*ENCODING 'UTF8'"):
+        schema.upgrade(postgres.url(name))
+    with pytest.raises(Broken, match=f"{encoding}.*ENCODING 'UTF8'"):
+        await postgres_store(postgres.url(name), DatabaseClock()).open()
+    postgres.drop(name)
+
+
+async def test_what_a_database_says_of_isolation_is_not_heeded(postgres_url: str) -> None:
+    engine = create_engine(postgres_url, poolclass=pool.NullPool)
+    with engine.begin() as connection:
+        name = connection.engine.url.database
+        connection.exec_driver_sql(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
+    schema.upgrade(postgres_url)
+    store = postgres_store(postgres_url, DatabaseClock())
+    await store.open()
+    assert await store.rows("SELECT current_setting('default_transaction_isolation')", {}) == [("read committed",)]
+    await store.close()
 
 
 def test_a_server_that_is_away_is_worth_another_try() -> None:

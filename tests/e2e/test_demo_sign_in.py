@@ -61,7 +61,7 @@ async def test_a_call_goes_on_as_who_signed_in(own_demo: Demo, visit: Visit) -> 
     assert await signing.card.count() == 0
 
     await visit.press("Revoke token of Alice")
-    await page.locator("#revoke-note", has_text="Revoked at").wait_for()
+    await page.locator("#panel-note", has_text="Revoked at").wait_for()
     await visit.say("issue Third")
     await (await signing.sign_in()).close()
     await visit.message("Opened issue #3 “Third” as Alice.").wait_for()
@@ -72,7 +72,7 @@ async def test_a_call_goes_on_as_who_signed_in(own_demo: Demo, visit: Visit) -> 
     await visit.say("disconnect tracker")
     await visit.message("Disconnected Demo tracker: Alice's account was revoked there and forgotten here.").wait_for()
     await visit.press("Revoke token of Alice")
-    await page.locator("#revoke-note", has_text="nothing to revoke").wait_for()
+    await page.locator("#panel-note", has_text="nothing to revoke").wait_for()
     assert [title for title, _ in issues(own_demo)] == ["Broken link", "Second", "Third", "Fourth"]
 
 
@@ -127,7 +127,7 @@ async def test_another_address_is_not_bound_without_the_code(own_demo: Demo, vis
     signing.refusal_expected = False
     assert await signing.card.count() == 1
     await visit.press("Revoke token of Alice")
-    await visit.page.locator("#revoke-note", has_text="nothing to revoke").wait_for()
+    await visit.page.locator("#panel-note", has_text="nothing to revoke").wait_for()
 
     tab = await signing.connect()
     told = await visit.page.locator(".msg.private", has_text="this code").last.inner_text()

@@ -1,20 +1,21 @@
-// The right side: what happened, step by step; the worker; one step looked into.
+// The right side: what happened, step by step; one step looked into.
 
-import { get, part, post } from "./api.js";
-import { announce, byId, h, reconcile } from "./dom.js";
-import { clockTime, exact, keep, span } from "./time.js";
+import { get, part } from "./api.js";
+import { byId, h, reconcile } from "./dom.js";
+import { exact, keep, now, span } from "./time.js";
 
 const STATES = { recorded: "recorded", cut: "cut off", waiting: "waiting", running: "running", failed: "failed" };
 
 function stepNode(step, open) {
+  if (step.kind === "mark") return h("li", { class: "step move" }, h("div", { title: exact(step.started_at) }, h("span", { class: "knob move", "aria-hidden": "true" }), h("span", {}, h("b", {}, step.label), h("small", {}, step.note))));
   const duration = h("span", { class: "dur", title: step.ended_at === null ? `since ${exact(step.started_at)}` : exact(step.started_at) });
-  if (step.ended_at === null) keep(duration, () => span(Math.max(0, Date.now() - step.started_at)));
+  if (step.ended_at === null) keep(duration, () => span(Math.max(0, now() - step.started_at)));
   else duration.textContent = span(step.duration_ms);
   const bar = step.share > 0 && step.state !== "running" && h("span", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: `${Math.max(1, step.share * 100)}%` } }));
   return h("li", { class: `step ${step.state}` },
     h("button", { type: "button", "data-focus": "step", on: { click: open } },
       h("span", { class: `knob ${step.state}` }, h("span", { class: "hidden" }, STATES[step.state])),
-      h("span", {}, h("b", {}, step.label), step.note && h("small", {}, step.note), bar),
+      h("span", {}, h("b", {}, step.label), step.by && [" ", h("span", { class: "by", title: `Deployment ${step.by}` }, step.by)], step.note && h("small", {}, step.note), bar),
       duration));
 }
 
@@ -27,7 +28,7 @@ const list = (turn, threadId) => {
 function drawSteps(node, turn, threadId) {
   reconcile(node, turn.steps.map((step, place) => ({ step, place })), {
     key: ({ place }) => place,
-    version: ({ step }) => JSON.stringify([step.label, step.state, step.note, step.ended_at, step.share]),
+    version: ({ step }) => JSON.stringify([step.kind, step.label, step.state, step.note, step.by, step.ended_at, step.share]),
     build: ({ step }) => stepNode(step, () => inspect(threadId, turn, step)),
   });
 }
@@ -78,30 +79,6 @@ export function pill(state) {
   if (turn.state === "failed") return ["Failed", "bad"];
   if (turn.state === "cancelled") return ["Cancelled", ""];
   return ["Done", "ok"];
-}
-
-// The worker
-
-export function drawWorker(state) {
-  const { state: now, pid } = state.worker;
-  byId("worker").textContent = now === "restarting" ? "restarting" : pid ? `pid ${pid}` : "SIGKILL";
-  byId("kill").setAttribute("aria-disabled", String(now === "restarting" || !state.online));
-}
-
-export function setUpWorker(state) {
-  const note = byId("kill-note");
-  byId("kill").addEventListener("click", async () => {
-    if (byId("kill").getAttribute("aria-disabled") === "true") return;
-    try {
-      const { pid } = await post("worker/kill");
-      note.textContent = `Killed ${pid} at ${clockTime(Date.now())}. The next one goes on from what was recorded.`;
-      announce(`Worker ${pid} killed`);
-    } catch (error) {
-      note.textContent = `${error.message} The worker was not killed.`;
-      announce(note.textContent);
-    }
-    drawWorker(state);
-  });
 }
 
 // One step

@@ -17,8 +17,9 @@ from typing import Final
 
 import asyncpg
 
+from durable_core import schema
 from durable_core.errors import Broken, DurableError, Unavailable
-from durable_core.stores.postgres.hosts import dsn, each, says_which
+from durable_core.stores.postgres.hosts import dsn, each, wanted, wants_other
 from durable_core.stores.postgres.servers import Answer, Seen, newest
 
 FAULTS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
@@ -31,8 +32,16 @@ _STATEMENTS: Final = 256
 # Each of the store's statements has its index. While a table is new the planner takes it for tiny, plans a scan of all of it, or
 # a bitmap of a whole index and a sort where only the first row in its order is wanted, and keeps that plan until the table is
 # analyzed, a minute and ten thousand rows later. A pooler takes no settings.
+# Locks on rows and conditions in UPDATE keep transactions apart (CORE 1, 2); in a stricter isolation, which a database or a role
+# may have for all that it is asked, they would only fail each other.
 _SETTINGS: Final = MappingProxyType(
-    {"application_name": "moorings", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off"}
+    {
+        "application_name": "moorings",
+        "default_transaction_isolation": "read committed",
+        "enable_seqscan": "off",
+        "enable_bitmapscan": "off",
+        "jit": "off",
+    }
 )
 
 _TIMELINE: Final = "SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int"
@@ -89,7 +98,7 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
 async def connect(url: str, *, pooler: bool = False, seen: Seen | None = None) -> asyncpg.Connection:
     """Open a connection to the server of a URL that takes writes; to the newest one, where it names several.
 
-    A URL that says `target_session_attrs` itself gets what it wants.
+    A URL that says by `target_session_attrs` that others will do gets the first that does.
 
     Raises:
         Unavailable, Broken: it can't be opened.
@@ -98,7 +107,7 @@ async def connect(url: str, *, pooler: bool = False, seen: Seen | None = None) -
         urls = each(url)
     except ValueError as error:
         raise Broken(f"the database's URL can't be read: {error}") from error
-    if len(urls) == 1 or says_which(url):
+    if len(urls) == 1 or wants_other(url):
         return await _connect(url, pooler=pooler)
 
     async def ask(one: str) -> Answer:
@@ -122,16 +131,16 @@ async def _ask(url: str, *, pooler: bool) -> Answer:
 
 async def _connect(url: str, *, pooler: bool) -> asyncpg.Connection:
     try:
-        return await asyncpg.connect(
+        connection = await asyncpg.connect(
             dsn(url),
             timeout=CONNECT_SECONDS,
             command_timeout=STATEMENT_SECONDS,
             statement_cache_size=0 if pooler else _STATEMENTS,
             max_cached_statement_lifetime=0,
             server_settings=None if pooler else dict(_SETTINGS),
-            # a pooler tells what a server said that it knew once
             connection_class=Connection,
-            target_session_attrs=None if pooler or says_which(url) else "read-write",
+            # a pooler tells what a server said that it knew once
+            target_session_attrs=None if pooler or wanted(url) else "read-write",
         )
     except asyncpg.TargetServerAttributeNotMatched as error:
         raise Unavailable("it is a standby, or set to read only: nothing can be written there") from error
@@ -141,6 +150,11 @@ async def _connect(url: str, *, pooler: bool) -> asyncpg.Connection:
                 "a pooler stands at this address; set MOORINGS_DATABASE_POOLER=transaction if it is in that mode"
             ) from error
         raise sorted_error(error) from error
+    encoding = getattr(connection.get_settings(), "server_encoding", schema.UTF8)
+    if encoding != schema.UTF8:
+        connection.terminate()
+        raise Broken(schema.WRONG_ENCODING.format(encoding))
+    return connection
 
 
 def sorted_error(error: BaseException) -> DurableError:

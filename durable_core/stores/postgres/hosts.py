@@ -17,9 +17,15 @@ def dsn(url: str) -> str:
     return f"{scheme.partition('+')[0]}{colon}{rest}"
 
 
-def says_which(url: str) -> bool:
-    """Tell whether the URL itself says which kind of server will do."""
-    return any(piece.partition("=")[0] == _MARK for piece in urlsplit(url).query.split("&"))
+def wanted(url: str) -> str | None:
+    """Return which kind of server the URL itself says will do; None where it says nothing."""
+    found = dict(piece.partition("=")[::2] for piece in urlsplit(url).query.split("&"))
+    return found.get(_MARK)
+
+
+def wants_other(url: str) -> bool:
+    """Tell whether the URL says that a server that takes no writes will do."""
+    return wanted(url) not in {None, "read-write", "primary"}
 
 
 def each(url: str) -> dict[str, str]:

@@ -75,7 +75,7 @@ async def newest(urls: Mapping[str, str], ask: Ask, seen: Seen) -> asyncpg.Conne
                 if answer.retryable and not found:  # while another one says nothing, this one may be promoted
                     pending[asyncio.create_task(_again(ask, urls[name]))] = name
         if not found:
-            raise _none(errors)
+            raise _none({name: errors[name] for name in urls})
         chosen = found.pop(max(found, key=lambda name: found[name].timeline))
         seen.timeline = max(seen.timeline, chosen.timeline)
         return chosen.connection

@@ -31,6 +31,8 @@ from durable_core.model import (
     Incarnation,
     Interaction,
     KeyRequest,
+    KeySettled,
+    KeySettlement,
     Lane,
     Postponed,
     Prompt,
@@ -110,7 +112,7 @@ class PostgresStore(Store):
             await self._database.read(reads.check)
             incarnation = new_id("inc")
             if self._settings.has_session:
-                self._ear = Ear(self._settings, incarnation, self._watch.tell, self._moved)
+                self._ear = Ear(self._settings, incarnation, self._watch.tell, self._holding.begin_anew)
                 await self._ear.open()
                 self._alive = Locks(self._database, self._ear, grace=self._grace)
                 self._bell = Bell(incarnation, self._notify)
@@ -289,6 +291,9 @@ class PostgresStore(Store):
     async def release_key(self, request: KeyRequest) -> None:
         await self._database.write(lambda tx: keyclaims.release(tx, request))
 
+    async def settle_key(self, settlement: KeySettlement) -> KeySettled:
+        return await self._database.write(lambda tx: keyclaims.settle(tx, settlement))
+
     # ── the vault ──
 
     async def vault(self, name: str) -> VaultEntry | None:
@@ -373,12 +378,6 @@ class PostgresStore(Store):
         """See that others can see that this process lives: what it takes otherwise is taken from it as from the dead."""
         if self._ear is not None and not self._ear.is_heard:
             raise Unavailable("the connection by which others see that this process lives is not back yet")
-
-    def _moved(self) -> None:
-        """Begin anew with a server that is another one than before, or was started anew."""
-        self._database.doubt(cut=True)
-        self._holding.doubt()
-        self._sealing.drop_all()
 
     def _committed(self, run_ids: frozenset[str]) -> None:
         self._watch.tell(tuple(run_ids))

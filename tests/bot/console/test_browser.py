@@ -174,7 +174,7 @@ async def test_the_timeline_shows_the_cut_and_a_step_opens(page: Page, port: Fak
 
 async def test_killing_the_worker_says_so(page: Page) -> None:
     await page.get_by_role("button", name="Kill worker").click()
-    await page.locator("#kill-note", has_text="Killed 4242").wait_for()
+    await page.locator("#panel-note", has_text="Killed 4242").wait_for()
     await page.locator("#worker", has_text="restarting").wait_for()
 
 

@@ -8,8 +8,10 @@ import pytest
 
 from bot.console.rows import span
 from bot.console.timeline import timeline
+from bot.moved import Mark, MarkKind
 from tests.bot.console import stories
 
+DAY = 86_400_000
 START = 1_700_000_000_000  # 22:13:20 UTC
 
 
@@ -314,3 +316,44 @@ def test_a_call_with_a_run_of_its_own_lasts_until_its_end_whatever_it_asks() -> 
     assert [label for label, _, _ in knobs(turn)] == ["Model call", "deploy", "Waited for Alice", "Model call"]
     assert knobs(turn)[1] == ("deploy", "recorded", "")
     assert turn["steps"][1]["duration_ms"] == 70
+
+
+def test_what_was_moved_stands_where_it_came() -> None:
+    events = stories.told(
+        START,
+        (0, "turn.started", {"turn_id": "turn_0"}, 1),
+        (1, "step.started", {"step_index": 0}, 1),
+        (9, "message.completed", {"message": "Hello."}, 1),
+        (10, "step.completed", {"step_index": 0}, 1),
+        (10, "turn.completed", {}, 1),
+        (50, "turn.started", {"turn_id": "turn_1"}, 1),
+        (51, "step.started", {"step_index": 0}, 1),
+    )
+    moves = [Mark(START - 5, MarkKind.CLOCK, 1), Mark(START + 10, MarkKind.DEPLOY, 2), Mark(START + 60, MarkKind.CLOCK, 3 * DAY)]
+    first, second = timeline(events, now=START + 99, marks=moves)
+    assert knobs(first) == [
+        ("Model call", "recorded", "answered"),
+        ("v2 deployed", "recorded", "v1 finished what it had begun, or handed it over"),
+    ]
+    assert knobs(second)[1] == ("Clock moved on 3 days", "recorded", "what was due by then came due")
+    assert [step["kind"] for step in second["steps"]] == ["model", "mark"]
+    assert second["summary"] == "1 step, running"
+    assert second["steps"][1]["share"] == 0
+
+
+def test_a_row_says_whose_it_is_once_there_was_more_than_one_deployment() -> None:
+    lines: list[stories.Line] = [
+        (0, "turn.started", {"turn_id": "turn_0"}, 1),
+        (1, "step.started", {"step_index": 0, "deployment": "v1"}, 1),
+        (2, "actions.requested", {"actions": [stories.call("a", "slow")]}, 1),
+        (90, "step.started", {"step_index": 0, "deployment": "v2", "previous": "released", "reused": {"model": True}}, 2),
+    ]
+    [alone] = timeline(stories.told(START, *lines[:3]), now=START + 99)
+    assert [step["by"] for step in alone["steps"]] == ["", ""]
+    [turn] = timeline(stories.told(START, *lines), now=START + 99)
+    assert [(step["label"], step["by"]) for step in turn["steps"]] == [
+        ("Model call", "v1"),
+        ("slow, attempt 1", "v1"),
+        ("slow, attempt 2", "v2"),
+    ]
+    assert "handed over by its worker before" in turn["steps"][1]["note"]

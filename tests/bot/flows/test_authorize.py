@@ -19,17 +19,15 @@ from bot.connections.connection import OAuthConnection
 from bot.connections.errors import Unauthorized
 from bot.flows import connected
 from bot.testing import FakeSlack
-from bot.testing.app import App
 from bot.testing.slack import Said
-from bot.testing.slack.values import Message
 from durable_core import NotAuthorized, StepFailed
 from durable_core.context import WorkflowContext
 from durable_core.engine.engine import Engine
 from durable_core.registry import step, workflow
+from tests.bot.flows.connecting import GRANT, codes, connect, press, private_card, privately, rows
 from tests.bot.flows.threads import Obeying, check_balance, events, posted, thread
 from tests.bot.signins.authority import Authority, authority
 
-GRANT = {"scope": "issues"}
 SEEN = "SELECT prompt_id FROM moor_prompt WHERE kind = 'sign-in'"
 
 
@@ -95,42 +93,6 @@ def flow(connection: Any, *, plain: bool = False) -> Any:
     return visit
 
 
-async def private_card(slack: FakeSlack, label: str = "Connect Tracker") -> Any:
-    def look() -> Any:
-        found = [one for one in privately(slack) if label in [button.label for button in one.buttons]]
-        return found[-1] if found else None
-
-    return await slack.until(look)
-
-
-async def press(slack: FakeSlack, app: App, label: str) -> None:
-    await slack.click(await private_card(slack), label, "alice")
-
-
-async def connect(slack: FakeSlack, app: App) -> None:
-    """Press Connect, type the code there, let the provider be asked."""
-    before = len(codes(slack))
-    await press(slack, app, "Connect Tracker")
-    await slack.until(lambda: len(codes(slack)) > before)
-    await slack.advance(timedelta(seconds=5))
-    assert app.runtime.sign_ins is not None
-    await app.runtime.sign_ins.sweep()
-
-
-def codes(slack: FakeSlack) -> list[str]:
-    return [one.words for one in privately(slack) if "type this code" in one.words]
-
-
-def privately(slack: FakeSlack) -> list[Message]:
-    """What Alice sees and Bob does not."""
-    others = {one.words for one in slack.visible_to("bob")}
-    return [one for one in slack.visible_to("alice") if one.words not in others]
-
-
-async def rows(app: App, sql: str = SEEN) -> int:
-    return len(await app.runtime.store.rows(sql, {}))
-
-
 @pytest.mark.parametrize("plain", [False, True])
 async def test_it_asks_in_private_and_goes_on_as_the_person(
     provider: Authority, tracker: OAuthConnection, service: tuple[Service, str], *, plain: bool
@@ -146,7 +108,7 @@ async def test_it_asks_in_private_and_goes_on_as_the_person(
         await posted(slack, asked, "visit: completed: home: alice by alice@tracker")
         await slack.until(lambda: "Alice connected Tracker." in slack.replies(asked)[0].words)
         assert all("WDJB" not in one.words for one in slack.replies(asked))
-        assert await rows(app) == 1
+        assert await rows(app, SEEN) == 1
         seen = await events(app)
         check_balance(seen)
         required = [event.data for event in seen if event.type == "authorization.required"]
@@ -156,7 +118,7 @@ async def test_it_asks_in_private_and_goes_on_as_the_person(
         assert result["private_to"]["name"] == "Alice"
         again = await slack.mention("alice", "general", "visit again")
         await posted(slack, again, "visit: completed: again: alice by alice@tracker")
-        assert await rows(app) == 1
+        assert await rows(app, SEEN) == 1
 
 
 async def test_what_an_account_brought_is_not_shown_to_the_turns_of_others(provider: Authority, tracker: OAuthConnection) -> None:
@@ -165,6 +127,21 @@ async def test_what_an_account_brought_is_not_shown_to_the_turns_of_others(provi
         asked = await slack.mention("alice", "general", "visit home")
         await connect(slack, app)
         await posted(slack, asked, "visit: completed: home")
+        await slack.mention("bob", "general", "hello", asked)
+        await posted(slack, asked, "[fetched with Alice's account; not shown here]")
+
+
+async def test_nor_whose_account_it_is_there(provider: Authority, tracker: OAuthConnection) -> None:
+    @workflow
+    async def visit(ctx: WorkflowContext, service: str) -> str:
+        """Say which account it is."""
+        return (await ctx.authorize(tracker)).account
+
+    provider.polled = [GRANT]
+    async with thread(visit, model=Obeying(), connections=[tracker]) as (slack, app):
+        asked = await slack.mention("alice", "general", "visit home")
+        await connect(slack, app)
+        await posted(slack, asked, "visit: completed: alice@tracker")
         await slack.mention("bob", "general", "hello", asked)
         await posted(slack, asked, "[fetched with Alice's account; not shown here]")
 
@@ -184,7 +161,7 @@ async def test_the_reason_comes_back(provider: Authority, tracker: OAuthConnecti
         await private_card(slack)
         match how:
             case "cancel":
-                await press(slack, app, "Cancel")
+                await press(slack, "Cancel")
             case "expire":
                 await slack.advance(timedelta(days=1))
             case _:
@@ -204,7 +181,7 @@ async def test_another_process_goes_on(provider: Authority, tracker: OAuthConnec
             await connect(slack, app)
         async with thread(flow(tracker), **options) as (_, app):
             await posted(slack, asked, "visit: completed: home: alice by alice@tracker")
-            assert await rows(app) == 1
+            assert await rows(app, SEEN) == 1
             assert len(codes(slack)) == 1
 
 
@@ -239,7 +216,7 @@ async def test_a_token_that_is_not_taken_is_asked_for_once_more(
         await posted(slack, asked, "visit: completed: alice")
         assert {(error.code, error.attempts) for error in failures} == {("unauthorized", 1)}
         assert "ctx.authorize(…) asks them to connect it" in str(failures[0])
-        assert await rows(app) == 2
+        assert await rows(app, SEEN) == 2
 
 
 async def test_what_a_step_raises_itself_drops_the_token_it_used(provider: Authority, tracker: OAuthConnection) -> None:
@@ -308,7 +285,7 @@ async def test_a_run_that_no_conversation_started(tracker: OAuthConnection) -> N
         async with Engine(app.runtime.store, workflows=[made], clock=app.runtime.clock, work=False, deployment="test") as engine:
             result = str(await (await engine.start(made, "home")).result())
         assert result.startswith("not authorized: Tracker works with the account of whoever asks, and this run was started by no")
-        assert await rows(app) == 0
+        assert await rows(app, SEEN) == 0
 
 
 async def test_connected_is_for_steps(tracker: OAuthConnection) -> None:

@@ -83,3 +83,27 @@ async def test_a_group_answers_a_run_in_anybody_s_session_and_the_requester_does
         assert settled.status is ResponseStatus.SETTLED
         row = await app.runtime.store.prompt(prompt["request_id"])
         assert (row.option_id, row.settled_by) == ("", "api:farah")
+
+
+async def test_a_run_is_no_session_whoever_asked_for_it() -> None:
+    """Its session waits for its end: a message would vanish in it, and a reset would leave the session waiting for ever."""
+    async with running(Bot(agents=[Agent("support", "scripted", tools=[deploy])])) as app:
+        session_id, prompt = await asked(app, "deploy api")
+        run_id = (await app.runtime.store.prompt(prompt["request_id"])).run_id
+        assert run_id != session_id
+        calls: list[tuple[str, str, Any]] = [
+            ("GET", "", None),
+            ("GET", "/events?follow=false", None),
+            ("POST", "/messages", {"message": "hello"}),
+            ("POST", "/cancel", {}),
+            ("POST", "/reset", {}),
+        ]
+        for method, path, body in calls:
+            with pytest.raises(ClientResponseError) as refused:
+                await app.api(method, f"/v1/sessions/{run_id}{path}", body)
+            assert refused.value.status == 404, path
+        answer = {"responses": [{"request_id": prompt["request_id"], "option_id": "stop"}]}
+        (settled,) = (await app.api("POST", f"/v1/sessions/{session_id}/responses", answer))["results"]
+        assert settled["status"] == "settled"
+        submission = await app.api("GET", f"/v1/submissions/{settled['submission_id']}")
+        assert submission["session_id"] == run_id, "an answer is looked up, whatever asked"

@@ -19,6 +19,7 @@ from bot.history import ResultItem, Usage, UserItem
 from bot.model import Finish, ModelReply, ModelRequest, OnText, RequestedCall
 from bot.principal import Principal
 from bot.runtime import Runtime
+from bot.settings import Settings
 from bot.testing import FakeSlack, running
 from bot.testing.app import App
 from bot.testing.slack import Said
@@ -56,17 +57,23 @@ class Obeying:
 
 @asynccontextmanager
 async def thread(
-    *tools: Any, model: Any = "scripted", slack: FakeSlack | None = None, data: Path | None = None, **options: Any
+    *tools: Any,
+    model: Any = "scripted",
+    slack: FakeSlack | None = None,
+    data: Path | None = None,
+    settings: Settings | None = None,
+    **options: Any,
 ) -> AsyncIterator[tuple[FakeSlack, App]]:
     """Run a bot with these tools; with `slack` and `data` it goes on where another one stopped."""
     if slack is None:
-        async with FakeSlack() as fresh, thread(*tools, model=model, slack=fresh, data=data, **options) as opened:
+        given: dict[str, Any] = {"model": model, "data": data, "settings": settings, **options}
+        async with FakeSlack() as fresh, thread(*tools, slack=fresh, **given) as opened:
             yield opened
         return
     agent = Agent("support", model, tools=tools or [deploy])
     home = Slack(bot_token=slack.token, signing_secret=slack.signing_secret, api_url=slack.api_url)
     bot = Bot(agents=[agent], channels=[home], **options)
-    async with running(bot, slack=slack, clock=slack.clock, data=data) as app:
+    async with running(bot, slack=slack, clock=slack.clock, data=data, settings=settings) as app:
         yield slack, app
 
 

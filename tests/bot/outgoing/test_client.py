@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from bot.outgoing import NotAllowed, Outgoing, OutgoingError, TooLarge, Unreachable, client, origins
+from bot.outgoing import Fetched, NotAllowed, Outgoing, OutgoingError, TooLarge, Unreachable, client, origins
 from tests.bot.outgoing.raw import Answering, Raw, answer, listening
 
 CANARY = "canary-4711"
@@ -389,3 +389,7 @@ async def test_a_certificate_that_nobody_vouches_for(tmp_path: Path, monkeypatch
     server.close()
     assert not failed.value.sent
     assert CANARY.encode() not in b"".join(heard)
+
+
+def test_a_number_past_64_bits_comes_whole() -> None:
+    assert Fetched(200, {}, b'{"id": 123456789012345678901234567890}').json() == {"id": 123456789012345678901234567890}

@@ -7,13 +7,16 @@ attackers (test_attacks.py), deaths (test_kills.py).
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from bot.signins.attempt import Stage
-from durable_core.model import PromptOutcome
+from bot.signins.attempt import Attempt, Stage
+from bot.signins.waiting import Waiting
+from durable_core.errors import CannotOpen, Unavailable
+from durable_core.model import Prompt, PromptOutcome
 from tests.bot.signins.browser import Browser
-from tests.bot.signins.desk import Desk, through
+from tests.bot.signins.desk import ALICE, Desk, through
 
 CONNECTED = {"account": "alice@tracker", "text": "Tracker is connected as alice@tracker."}
 
@@ -136,7 +139,59 @@ async def test_many_links_of_one_request_are_good_at_once(desk: Desk, alice: Bro
     assert page.forms == []
 
 
-async def test_connected_meanwhile_in_another_session(desk: Desk, alice: Browser) -> None:
+async def test_one_sign_in_serves_all_requests_that_wait_for_it(desk: Desk, alice: Browser) -> None:
+    waiting, other = await desk.asked(), await desk.asked()
+    more, refused = await desk.asked(scopes=("issues", "admin")), await desk.asked(reason="refused")
+    bob = await desk.asked(who=replace(ALICE, id="chat:bob", name="Bob"))
+    offer = await desk.offered(waiting)
+    await through(desk, alice, other)
+    for prompt_id in (other, waiting, refused):
+        assert await desk.note(prompt_id) == CONNECTED
+    assert [(await desk.prompt(prompt_id)).outcome for prompt_id in (more, bob)] == [None, None]
+    page = await alice.open(offer.url)
+    assert page.status == 409
+    assert "Alice connected Tracker." in page.text
+
+
+async def test_what_was_refused_since_is_not_served_by_an_older_sign_in(desk: Desk, alice: Browser) -> None:
+    await through(desk, alice, await desk.asked())
+    desk.later(seconds=1)
+    refused = await desk.asked(reason="refused")
+    await desk.sign_ins.sweep()
+    assert (await desk.prompt(refused)).outcome is None
+
+
+@pytest.mark.parametrize(
+    "failing", [CannotOpen("moor_prompt", "p", "body"), Unavailable("gone")], ids=lambda error: type(error).__name__
+)
+async def test_the_others_are_served_however_often_it_is_tried(
+    desk: Desk, alice: Browser, failing: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that can't be read stops no other; a database that is away is asked again."""
+    first, second, third = await desk.asked(), await desk.asked(), await desk.asked()
+    faults = [failing]
+
+    async def account(self: Waiting, prompt: Prompt) -> str | None:
+        if prompt.prompt_id == first and faults:
+            raise faults.pop()
+        return await right(self, prompt)
+
+    right = Waiting.account
+    monkeypatch.setattr(Waiting, "account", account)
+    await through(desk, alice, third)
+    desk.later(seconds=6)
+    await desk.sign_ins.sweep()
+    again = isinstance(failing, Unavailable)
+    assert [(await desk.prompt(one)).outcome is not None for one in (first, second, third)] == [again, True, True]
+
+
+async def test_connected_meanwhile_by_a_version_that_serves_no_others(
+    desk: Desk, alice: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def serve(self: Waiting, attempt: Attempt) -> None:
+        del self, attempt
+
+    monkeypatch.setattr(Waiting, "serve", serve)
     waiting, other = await desk.asked(), await desk.asked()
     offer = await desk.offered(waiting)
     await through(desk, alice, other)
@@ -150,8 +205,8 @@ async def test_connected_meanwhile_in_another_session(desk: Desk, alice: Browser
 
 
 async def test_connect_is_pressed_after_it_was_connected_elsewhere(desk: Desk, alice: Browser) -> None:
-    waiting = await desk.asked()
     await through(desk, alice, await desk.asked())
+    waiting = await desk.asked()  # it had been looked at before
     offer = await desk.offered(waiting)
     assert offer.url == ""
     assert offer.words == "Tracker is connected already. It goes on."

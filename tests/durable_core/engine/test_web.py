@@ -75,6 +75,8 @@ async def test_what_can_not_be_taken_is_refused_with_a_word(world: World) -> Non
             (path, b"<a/>", {"Content-Type": "application/xml"}, 415),
             (path, BytesIO(b'"' + b"x" * BODY_LIMIT + b'"'), json, 413),
             (path, b"[" * 300 + b"]" * 300, json, 422),
+            (path, b"9" * 5_000, json, 400),
+            (path, b"1", {**json, "Idempotency-Key": "k" * 1_001}, 422),
         ]
         for where, body, headers, status in cases:
             answer = await http.post(where, data=body, headers=headers)
@@ -84,6 +86,31 @@ async def test_what_can_not_be_taken_is_refused_with_a_word(world: World) -> Non
             assert tokens[-1] not in str(error)
         assert (await http.get(path)).status == 405
         assert (await run.status()).status == "waiting"
+
+
+async def test_a_hook_with_a_name_is_no_address(world: World) -> None:
+    @workflow
+    async def named(ctx: WorkflowContext) -> Any:
+        return await ctx.wait_for("payment-7")
+
+    async with world.engine(named) as engine, client(engine) as http:
+        run = await engine.start(named)
+        await parked(run)
+        assert (await http.post("/hooks/payment-7", json={"paid": True})).status == 404
+        await engine.signal("payment-7", "by the app")
+        assert await result(run) == "by the app"
+
+
+async def test_numbers_come_as_they_were_sent(world: World) -> None:
+    sent = b'{"id": 123456789012345678901234567890, "small": -18446744073709551617, "text": "1234567890123456789012"}'
+    async with world.engine(paid) as engine, client(engine) as http:
+        run = await engine.start(paid)
+        await parked(run)
+        answer = await http.post(f"/hooks/{tokens[-1]}", data=sent, headers={"Content-Type": "application/json"})
+        assert answer.status == 202
+        assert await result(run) == [
+            {"id": 123456789012345678901234567890, "small": -18446744073709551617, "text": "1234567890123456789012"}
+        ]
 
 
 async def test_a_database_that_is_away_is_said_to_be(world: World) -> None:

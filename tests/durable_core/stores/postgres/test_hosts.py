@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from durable_core.stores.postgres.hosts import dsn, each, says_which
+from durable_core.stores.postgres.hosts import dsn, each, wanted, wants_other
 
 
 def test_hosts_in_their_place_keep_their_ports() -> None:
@@ -41,8 +41,11 @@ def test_nonsense_is_refused(url: str) -> None:
 
 
 def test_a_url_may_say_which_server_will_do() -> None:
-    assert says_which("postgresql://a,b/db?x=1&target_session_attrs=any")
-    assert not says_which("postgresql://a,b/db?x=target_session_attrs")
+    assert wanted("postgresql://a,b/db?x=1&target_session_attrs=any") == "any"
+    assert wanted("postgresql://a,b/db?x=target_session_attrs") is None
+    assert wants_other("postgresql://a/db?target_session_attrs=prefer-standby")
+    for url in ("postgresql://a/db", "postgresql://a/db?target_session_attrs=read-write"):
+        assert not wants_other(url)
 
 
 def test_the_name_of_sqlalchemys_driver_is_left_out() -> None:

@@ -1,0 +1,99 @@
+"""Lists beside very many who wait: each statement goes to what it looks for by an index, on every database.
+
+What lives here: plans on tables that hold parked sessions. What does not: what the lists show (server/test_prompts.py).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from bot import outdated, prompts
+from durable_core.clock import ManualClock
+from durable_core.crypto import KeyRing, new_key_entry
+from durable_core.operations import child_run_id
+from durable_core.schema import upgrade
+from durable_core.store import Store
+from durable_core.stores.open import open_store
+from durable_core.testing.builders import START_MS
+
+PARKED = 10_000
+SESSION = "ses_01h00000000123456789abcdef"
+RUN = """
+    INSERT INTO moor_run
+        (run_id, name, status, phase, creator, session_key, header, spec_version, deployment, created_at, last_at)
+    SELECT id, 'support', 'open', 'waiting', 'api:alice', {none}, {none}, 1, 'd', n, n FROM ({ids}) parked
+"""
+PROMPT = """
+    INSERT INTO moor_prompt (run_id, prompt_id, kind, step_n, body, requester, policy, created_seq, created_at)
+    SELECT id, 'prm_' || (n * 7919 % 10000), 'approval', 1, {none}, 'api:alice', 'requester', 1, n FROM ({ids}) parked
+"""
+SQLITE = {
+    "none": "X''",
+    "ids": f"""
+        WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {PARKED})
+        SELECT n, 'ses_01g' || printf('%07d', n) || '0123456789abcdef' AS id FROM numbers""",
+}
+POSTGRES = {
+    "none": "''::bytea",
+    "ids": f"""
+        SELECT n, 'ses_01g' || lpad(n::text, 7, '0') || '0123456789abcdef' AS id FROM generate_series(1, {PARKED}) n""",
+}
+SLOW = ("Seq Scan", "Sort", "TEMP B-TREE", "moor_prompt_open")
+Given = dict[str, str | int | bytes | None]
+OF_OTHERS: Given = {"time": SESSION[4:14], "session": SESSION}
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+async def parked(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Store, Callable[[str], None]]]:
+    """A store with parked sessions, of which the database has made no statistics, and a way to tell the database something."""
+    url = f"sqlite:///{tmp_path / 'moorings.db'}" if request.param == "sqlite" else request.getfixturevalue("migrated_url")
+    upgrade(url)
+    store = open_store(url, keys=KeyRing.parse(new_key_entry()), clock=ManualClock(START_MS))
+    await store.open()  # looks whether it has the keys, which these rows have none of
+
+    def tell(sql: str) -> None:
+        if request.param == "sqlite":
+            with closing(sqlite3.connect(tmp_path / "moorings.db")) as file, file:
+                file.execute(sql.format(**SQLITE))
+        else:
+            with psycopg.connect(url.replace("+psycopg", "")) as server:
+                server.execute(sql.format(**POSTGRES).encode())
+
+    for statement in (RUN, PROMPT):
+        tell(statement)
+    yield store, tell
+    await store.close()
+
+
+async def plan(store: Store, sql: str, given: Given) -> str:
+    explain = "EXPLAIN QUERY PLAN" if "sqlite" in type(store).__module__ else "EXPLAIN (COSTS OFF)"
+    return "\n".join(str(row[-1]) for row in await store.rows(f"{explain} {sql}", given))
+
+
+@pytest.mark.parametrize(
+    ("sql", "given", "index"),
+    [
+        (prompts.OF_OTHERS, OF_OTHERS, "moor_prompt_time"),
+        (prompts.OPEN, {"at": 5_000, "after": "prm_1", "limit": 200}, "moor_prompt_asked"),
+        (outdated.OPEN, {"most": 500}, "moor_prompt_asked"),
+    ],
+)
+async def test_a_list_is_an_index_away(parked: tuple[Store, Callable[[str], None]], sql: str, given: Given, index: str) -> None:
+    store, tell = parked
+    before = await plan(store, sql, given)
+    tell("ANALYZE")
+    for found in (before, await plan(store, sql, given)):
+        assert index in found
+        assert not [slow for slow in SLOW if slow in found], found
+
+
+def test_a_run_that_works_for_a_session_has_its_time_in_its_id() -> None:
+    child = child_run_id(SESSION, "0.0.0")
+    assert child[len(child) - 26 :][:10] == SESSION[4:14]
+    assert child != SESSION

@@ -1,0 +1,144 @@
+"""Reminders of a workflow's questions: once, when they are due, never of what is answered or over, and unseen by the body."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from durable_core.context import WorkflowContext
+from durable_core.engine.engine import Engine
+from durable_core.engine.handles import RunHandle
+from durable_core.model import StepCommit
+from durable_core.operations import Option
+from durable_core.registry import workflow
+from tests.durable_core.engine.worlds import World, events_of, result
+
+HOUR = timedelta(hours=1)
+GO = [Option("go", "Go")]
+
+
+@workflow
+async def asks(ctx: WorkflowContext, remind: float, expires: float | None) -> Any:
+    answer = await ctx.ask(
+        "Go?", GO, remind_after=timedelta(hours=remind), expires=None if expires is None else timedelta(hours=expires)
+    )
+    return [answer.option_id, answer.expired, ctx.now().isoformat()]
+
+
+async def asking(engine: Engine, *, remind: float = 1, expires: float | None = None) -> RunHandle:
+    run = await engine.start(asks, remind, expires)
+    await engine.run_due()
+    return run
+
+
+async def reminders(run: RunHandle) -> list[str]:
+    return [event.data["request_id"] for event in await events_of(run, "input.reminded")]
+
+
+async def test_people_are_reminded_once_also_after_a_restart(world: World) -> None:
+    async with world.engine(asks, work=False) as engine:
+        run = await asking(engine)
+        [prompt] = await run.prompts()
+        world.advance(minutes=59)
+        assert await engine.run_due() == 0
+        assert await reminders(run) == []
+    async with world.engine(asks, work=False) as engine:  # a cold body each time
+        run = engine.run(run.run_id)
+        world.advance(minutes=1)
+        await engine.run_due()
+        assert await reminders(run) == [prompt.prompt_id]
+    async with world.engine(asks, work=False) as engine:
+        run = engine.run(run.run_id)
+        world.advance(hours=5)
+        assert await engine.run_due() == 0
+        await engine.answer(prompt.prompt_id, option_id="go", by="omar")
+        await engine.run_due()
+        assert (await result(run))[:2] == ["go", False]
+        assert await reminders(run) == [prompt.prompt_id]
+
+
+async def test_a_warm_body_goes_on_after_a_reminder(world: World) -> None:
+    async with world.engine(asks, work=False) as engine:
+        run = await asking(engine, expires=2)
+        for _ in range(2):
+            world.advance(hours=1)
+            await engine.run_due()
+        assert (await result(run))[:2] == [None, True]
+        assert len(await reminders(run)) == 1
+
+
+@pytest.mark.parametrize(("remind", "expires"), [(2, 2), (3, 2)])
+async def test_nobody_is_reminded_of_what_is_over_by_then(world: World, remind: float, expires: float) -> None:
+    async with world.engine(asks, work=False) as engine:
+        run = await asking(engine, remind=remind, expires=expires)
+        world.advance(hours=2)
+        await engine.run_due()
+        assert (await result(run))[1] is True
+        assert await reminders(run) == []
+
+
+async def test_a_worker_that_was_away_does_not_remind_of_what_is_over(world: World) -> None:
+    async with world.engine(asks, work=False) as engine:
+        run = await asking(engine, remind=1, expires=2)
+        world.advance(hours=3)
+        await engine.run_due()
+        assert (await result(run))[1] is True
+        assert await reminders(run) == []
+
+
+async def test_an_answer_that_comes_first_wins(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody answers while the reminder is being written."""
+    async with world.engine(asks, work=False) as engine:
+        run = await asking(engine)
+        [prompt] = await run.prompts()
+        world.advance(hours=1)
+        store, commits = engine.store, []
+
+        async def commit(one: StepCommit) -> Any:
+            commits.append(len(one.updates))
+            if one.updates:
+                await engine.answer(prompt.prompt_id, option_id="go", by="omar")
+            return await right(one)
+
+        right = store.commit
+        monkeypatch.setattr(store, "commit", commit)
+        await engine.run_due()
+        assert (await result(run))[:2] == ["go", False]
+        assert commits == [1, 0]
+        assert await reminders(run) == []
+
+
+async def test_a_question_that_is_withdrawn_is_not_reminded_of(world: World) -> None:
+    @workflow
+    async def gives_up(ctx: WorkflowContext) -> str:
+        question = ctx.ask("Go?", GO, remind_after=HOUR)
+        await ctx.sleep(60)
+        question.cancel()
+        await ctx.sleep(HOUR * 2)
+        return "over"
+
+    async with world.engine(gives_up, work=False) as engine:
+        run = await engine.start(gives_up)
+        for _ in range(3):
+            await engine.run_due()
+            world.advance(hours=1.1)
+        await engine.run_due()
+        assert await result(run) == "over"
+        assert await reminders(run) == []
+
+
+async def test_a_time_that_is_past(world: World) -> None:
+    @workflow
+    async def wrong(ctx: WorkflowContext) -> str:
+        try:
+            await ctx.ask("Go?", GO, remind_after=timedelta(0))
+        except ValueError as error:
+            return str(error)
+        return "?"
+
+    async with world.engine(wrong, work=False) as engine:
+        run = await engine.start(wrong)
+        await engine.run_due()
+        assert await result(run) == "remind_after= must be in the future"
