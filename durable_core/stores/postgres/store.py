@@ -154,10 +154,11 @@ class PostgresStore(Store):
     async def begin(self, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
         if self._ear is not None and not self._ear.is_heard:
             return await self._inbox.admit(admission), None
-        receipt, claim = await self._inbox.begin(admission, request)
-        if claim is not None:
-            self._holding.begun(claim)
-        return receipt, claim
+        receipt, taken = await self._inbox.begin(admission, request)
+        if taken is None:
+            return receipt, None
+        self._holding.begun(*taken)
+        return receipt, taken[0]
 
     async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
         return await self._database.write(lambda tx: prompts.answer(tx, answer), label=SETTLE)
