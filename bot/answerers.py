@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from bot.display import reveal
-from bot.edge import Threads, asked
+from bot.edge import Threads, asked, misfit
 from bot.people import as_author
 from bot.principal import Principal
 from channels.contract import Membership
@@ -75,11 +75,13 @@ class Groups:
 
 def group_problems(groups: Mapping[str, Any]) -> list[str]:
     """Say which resolvers can't be meant."""
-    return [
+    found = [
         f"groups[{name!r}] must be a function of a principal, or a channel's group, not {resolver!r}"
         for name, resolver in groups.items()
         if not (callable(resolver) or isinstance(resolver, Membership))
     ]
+    functions = {name: resolver for name, resolver in groups.items() if not isinstance(resolver, Membership)}
+    return found + [f"groups[{name!r}] {wrong}" for name, one in functions.items() if (wrong := misfit(one, "person"))]
 
 
 def by_problems(by: Any, *, of: str = "by=") -> list[str]:
@@ -92,7 +94,8 @@ def by_problems(by: Any, *, of: str = "by=") -> list[str]:
         case str():
             return [f"{of} takes a list of principal ids, not one text; write [{by!r}], or group({by!r})"]
         case _ if callable(by):
-            return []
+            wrong = misfit(by, "call", "person")
+            return [f"{of} {wrong}"] if wrong else []
         case Sequence():
             if not by:
                 return [f"{of} lists nobody"]

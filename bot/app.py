@@ -18,6 +18,7 @@ from bot.agent import Agent
 from bot.answerers import Resolver, group_problems
 from bot.connections.connection import OAuthConnection
 from bot.connections.declared import connection_problems, declared
+from bot.edge import misfit
 from bot.errors import BadApp
 from bot.retention import Retention, RetentionSpec
 from bot.settings import Settings
@@ -124,6 +125,7 @@ class Bot:
             _ = self.registry
         except WorkflowNameTaken as error:
             problems.append(str(error))
+        problems += _access_problems(self.access)
         if self.lifetime is not None and self.lifetime <= timedelta(0):
             problems.append("lifetime= must be in the future, or None")
         problems += [*self.retention.problems(), *self.limits.problems(), *group_problems(self.groups)]
@@ -164,6 +166,14 @@ def _listed(given: object, kind: type, example: str) -> tuple[Any, ...]:
             what = f"the class {one.__name__}" if isinstance(one, type) else f"a value of type {type(one).__name__}"
             raise BadApp((f"write {example}, a list of {kind.__name__} objects; {what} is given",))
     return found
+
+
+def _access_problems(access: object) -> list[str]:
+    """Say why an access policy can't be asked: it would refuse everybody."""
+    if not callable(access):
+        return [f"access= must be a function of (person, place, action), not {access!r}"]
+    wrong = misfit(access, "person", "place", "action")
+    return [f"access= {wrong}"] if wrong else []
 
 
 def _check_deps(deps: object) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from bot.answerers import By, by_problems, describe_by, listed
 from bot.display import reveal, show
-from bot.edge import is_async
+from bot.edge import is_async, misfit
 from bot.masks import scrubbed
 from bot.policies import When, when_problems
 from bot.principal import Principal
@@ -193,6 +193,8 @@ class Approval:
         for name, words in (("ask", self.ask), ("by_text", self.by_text)):
             if is_async(words):
                 found.append(f"{name}= must be a plain function, not async")
+            elif wrong := misfit(words, "call"):
+                found.append(f"{name}= {wrong}")
         found += self._quorum_problems() + self._edit_problems(parameters, masked) + self._time_problems()
         found += expiry_problems(self.on_expiry, quorum=self.quorum) + route_problems(self.route)
         return tuple(found)
@@ -222,7 +224,14 @@ class Approval:
         return found
 
     def _time_problems(self) -> list[str]:
-        found = []
+        times: tuple[tuple[str, object], ...] = (("expires", self.expires), ("remind_after", self.remind_after))
+        found = [
+            f"{name}= takes a timedelta, as in timedelta(hours=4), not {time!r}"
+            for name, time in times
+            if not isinstance(time, timedelta | None)
+        ]
+        if found:
+            return found
         if self.expires is not None and self.expires <= timedelta(0):
             found.append("expires= must be in the future")
         if self.remind_after is not None and self.remind_after <= timedelta(0):

@@ -129,6 +129,19 @@ def is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - a callable object's own method is looked at
 
 
+def misfit(function: object, *parameters: str) -> str | None:
+    """Say that an author's function can't be called with these; None if it can, or if what it takes can't be seen."""
+    if not callable(function):
+        return None
+    try:
+        inspect.signature(function).bind(*parameters)
+    except TypeError:
+        return f"is called with ({', '.join(parameters)}), which this function does not take"
+    except ValueError:
+        pass
+    return None
+
+
 async def asked(function: Callable[..., Any], *arguments: Any, threads: Threads, seconds: float | None) -> Ended[Any]:
     """Ask an author's function, plain or async: a plain one in a thread; left alone after so many seconds."""
     return await limited(_answer(function, arguments, threads), seconds)

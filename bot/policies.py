@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from pydantic import JsonValue
 from pydantic_core import to_json
 
+from bot.edge import misfit
 from bot.errors import BadModel
 from bot.model import Model
 from bot.models import open_model
@@ -107,8 +108,11 @@ def when_problems(when: Any, parameters: Collection[str], *, masked: Collection[
         except BadModel as error:
             found.append(f"auto(): {error}")
         return found
-    if when is None or isinstance(when, Never) or callable(when):
+    if when is None or isinstance(when, Never):
         return []
+    if callable(when):
+        wrong = misfit(when, "call")
+        return [f"when= {wrong}"] if wrong else []
     return [f"when={when!r} is neither a policy nor a function of the call"]
 
 

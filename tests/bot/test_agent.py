@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from bot.agent import Agent, gate_of
 from bot.app import Bot
 from bot.approvals import Approval, always
 from bot.context import ToolContext
-from bot.errors import BadApp, BadModel, NotReady
+from bot.errors import BadApp, BadModel, BadTool, NotReady
 from bot.models import open_model
 from bot.models.direct import DirectModel
 from bot.policies import never, once
@@ -149,3 +150,45 @@ def test_a_provider_that_nobody_knows_keeps_a_bot_from_starting() -> None:
     with pytest.raises(NotReady, match="MOORINGS_MODEL: no provider of models is called 'opnai'"):
         preflight.check_drivers(settings)
     preflight.check_models(Bot(agents=[Agent("shop", "scripted")]))
+
+
+def anything(*_: object) -> bool:
+    return True
+
+
+def of_none() -> bool:
+    return True
+
+
+def of_one(_: object, more: str = "") -> bool:
+    return not more
+
+
+@pytest.mark.parametrize(
+    ("approval", "said"),
+    [
+        ({"by": of_none}, "by= is called with (call, person), which this function does not take"),
+        ({"when": of_none}, "when= is called with (call), which this function does not take"),
+        ({"ask": of_none}, "ask= is called with (call), which this function does not take"),
+        ({"by_text": of_none}, "by_text= is called with (call), which this function does not take"),
+        ({"expires": 5}, "expires= takes a timedelta, as in timedelta(hours=4), not 5"),
+    ],
+)
+def test_a_function_that_could_not_be_called_is_told_at_once(approval: dict[str, Any], said: str) -> None:
+    """Called, it would refuse everybody, and the log alone would say why."""
+    with pytest.raises(BadTool, match=re.escape(said)):
+        tool(name="a", approval=Approval(**approval))(note)
+    fitting: dict[str, Any] = {name: anything for name in approval if name != "expires"}
+    tool(name="a", approval=Approval(**fitting))(note)
+
+
+def test_so_is_one_of_the_app_s() -> None:
+    given: dict[str, Any] = {"access": of_one, "groups": {"staff": of_none}}
+    with pytest.raises(BadApp) as caught:
+        Bot(agents=[Agent("shop", "scripted")], **given).check()
+    assert caught.value.problems == (
+        "access= is called with (person, place, action), which this function does not take",
+        "groups['staff'] is called with (person), which this function does not take",
+    )
+    fitting: dict[str, Any] = {"access": anything, "groups": {"staff": of_one}}
+    Bot(agents=[Agent("shop", "scripted")], **fitting).check()
