@@ -148,13 +148,9 @@ async def outcome(app: App, submission_id: str) -> Any:
 
 @pytest.mark.parametrize("failpoint", CONNECT)
 async def test_a_death_in_the_middle_of_a_sign_in(folder: Path, failpoint: str) -> None:
-    await die_at(folder, failpoint, TOOL)
-
-
-async def test_a_death_in_the_middle_of_a_workflows_sign_in(folder: Path) -> None:
-    """One of them, another each time; all with MOORINGS_TEST_FULL."""
-    for failpoint, words in some([(name, WORKFLOW) for name in CONNECT]):
-        await die_at(folder, failpoint, words)
+    """For one of the stories, another each time; for both with MOORINGS_TEST_FULL."""
+    for name, words in some([(failpoint, TOOL), (failpoint, WORKFLOW)]):
+        await die_at(folder, name, words)
 
 
 async def test_a_death_in_the_middle_of_a_sign_in_on_postgres(postgres_folder: Path) -> None:
