@@ -3,8 +3,8 @@
 What lives here: LISTEN, the lock that dies with the connection, the bell that others hear. What does not: who is to be told.
 
 NOTIFY takes a lock of the whole cluster until its transaction is committed. So no transaction of a run ever notifies: changes
-are gathered for a moment and told as one, in a transaction of their own. What a process had not told when it died is told by
-whoever finds it dead: that anything may have changed.
+that follow each other are gathered and told as one, in a transaction of their own. What a process had not told when it died is
+told by whoever finds it dead: that anything may have changed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ Tell = Callable[[Sequence[str] | None], None]
 
 log = logging.getLogger("moorings.store")
 
-GATHER_SECONDS: Final = 0.005
 APART_SECONDS: Final = 0.01
-"""How far apart a process tells at least; each time is a transaction."""
+"""How far apart a process tells at least; each time is a transaction. What comes after a while of quiet is told at once."""
 MOST_BYTES: Final = 7_900
 """A payload is less than 8,000 bytes."""
 ANYTHING: Final = "*"
@@ -73,7 +72,7 @@ class Bell:
 
     async def _later(self) -> None:
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(max(GATHER_SECONDS, self._told_at + APART_SECONDS - loop.time()))
+        await asyncio.sleep(max(0.0, self._told_at + APART_SECONDS - loop.time()))
         self._told_at = loop.time()
         self._due = None
         changed, self._changed = self._changed, set()

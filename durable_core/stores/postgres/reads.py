@@ -154,6 +154,9 @@ def _place(table: str, rest: str) -> tuple[str, tuple[int | str, ...], Place] | 
     number, colon, key = rest.partition(":")
     if table == "prompt":
         return "SELECT body FROM moor_prompt WHERE run_id = $1 AND prompt_id = $2", (rest,), sealing.prompt_body(rest)
+    if table == "giver":
+        sql = "SELECT body FROM moor_interaction WHERE run_id = $1 AND interaction_id = $2"
+        return sql, (rest,), sealing.interaction_body(rest)
     if not (number.isascii() and number.isdigit()):
         return None
     n = int(number)

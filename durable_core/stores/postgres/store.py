@@ -155,10 +155,11 @@ class PostgresStore(Store):
         return await self._inbox.admit(admission)
 
     async def begin(self, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
-        receipt, claim = await self._inbox.begin(admission, request)
-        if claim is not None:
-            self._holding.begun(claim)
-        return receipt, claim
+        receipt, taken = await self._inbox.begin(admission, request)
+        if taken is None:
+            return receipt, None
+        self._holding.begun(*taken)
+        return receipt, taken[0]
 
     async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
         return await self._database.write(lambda tx: prompts.answer(tx, answer), label=SETTLE)
