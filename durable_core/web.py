@@ -108,8 +108,6 @@ def _answer_to(error: Exception) -> web.Response:
     match error:
         case _Refused():
             return _error(error.status, error.code, error.message)
-        case web.RequestPayloadError():
-            return _error(400, "bad_request", "the body ends too early, or is not in its Content-Encoding")
         case web.HTTPRequestEntityTooLarge():
             return _error(413, "too_large", f"the body is over {BODY_LIMIT} bytes")
         case NotFound():
