@@ -117,7 +117,7 @@ async def connect(url: str, *, pooler: bool = False) -> asyncpg.Connection:
 
 
 def _forget() -> None:
-    """Let go of connections in a forked child: while it has them, the server takes their owner for alive, with all that it locked.
+    """Let go of connections in a forked child: while it has them, the server takes their owner for alive, and its locks for held.
 
     What stands in their places is inert: whoever finds an open file there, in the child, harms nobody.
     """
