@@ -54,6 +54,8 @@ log = logging.getLogger("moorings.answers")
 UNREADABLE_MS: Final = 5_000
 """How long an answer that a newer version asked for is left to that version before it is looked at again."""
 FORGOTTEN: Final = "What you changed was deleted before it was looked at. Answer again."
+MOST_A_MINUTE: Final = 10
+"""How often within a minute somebody may be refused one request, or be made a link: each leaves rows, and a message to them."""
 WAIT_SECONDS: Final = 2.0
 """How long a caller waits for an answer that a worker has to decide."""
 
@@ -176,6 +178,7 @@ class Answers:
             judge=judge,
             override=override is not None,
             aside=read.aside,
+            most=None if override is not None else MOST_A_MINUTE,
         )
         return await self.store.answer(answer)
 

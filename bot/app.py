@@ -6,11 +6,12 @@ What lives here: the value an author writes and its start-up checks. What does n
 from __future__ import annotations
 
 import inspect
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from bot.access import AccessPolicy, members_only
 from bot.agent import Agent
@@ -23,7 +24,12 @@ from bot.settings import Settings
 from bot.turn.state import Limits
 from channels.contract import Channel, Checked
 from durable_core.keys import Keys
+from durable_core.model import INTERNAL
 from durable_core.registry import Registry, Workflow, WorkflowNameTaken
+
+_CHANNEL: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_TAKEN: Final = frozenset({"account", "api", "app", "cli", "connect", "delivery", "text", INTERNAL})
+"""What else names whose a person is, or where something came from or goes to."""
 
 OpenDeps: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]] | Callable[[Settings], AbstractAsyncContextManager[Any]]
 
@@ -101,6 +107,7 @@ class Bot:
         problems += [f"{count} agents are named {name!r}" for name, count in names.items() if count > 1]
         channels = [channel.name for channel in (*self.channels, *more)]
         problems += [f"{count} channels are named {name!r}" for name, count in Counter(channels).items() if count > 1]
+        problems += [problem for name in dict.fromkeys(channels) for problem in _name_problems(name)]
         for channel in dict.fromkeys(channels):
             agent_name = self.routes.get(channel)
             if agent_name is None and len(names) > 1:
@@ -145,3 +152,10 @@ class Bot:
             return nullcontext()
         takes = inspect.signature(self.deps).parameters
         return self.deps(settings) if takes else self.deps()  # type: ignore[call-arg]
+
+
+def _name_problems(channel: str) -> list[str]:
+    """Say what is wrong with a channel's name: people are known by it, and it stands in the address of its webhook."""
+    if not _CHANNEL.fullmatch(channel):
+        return [f"channel {channel!r}: a name is 1 to 32 lower-case letters, digits, '_' or '-', a letter first"]
+    return [f"channel {channel!r}: the framework uses this name itself; choose another one"] if channel in _TAKEN else []

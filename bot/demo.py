@@ -260,6 +260,12 @@ async def open_issue(ctx: ToolContext[DemoDeps], title: Annotated[str, Field(min
     return f"Opened issue #{issue['number']} “{issue['title']}” as {issue['author']}."
 
 
+def greeting_of(deployment: str) -> str:
+    """What a later deployment of the demo does otherwise, so that a deploy can be seen: it says which one it is."""
+    later = deployment.startswith("v") and deployment[1:].isdecimal() and int(deployment[1:]) > 1
+    return f" You are {deployment} of this agent: say so when you greet somebody." if later else ""
+
+
 support = Agent(
     "support",
     "scripted",
@@ -267,6 +273,7 @@ support = Agent(
         "You help the people of a small shop. Be brief and friendly. Use refund_charge when somebody asks for a refund; "
         "a person is asked before it runs. Use deploy when they want a service deployed, open_issue when they want an issue "
         "opened in the tracker, which asks them to sign in. Say plainly when something did not happen."
+        + greeting_of(os.environ.get("MOORINGS_DEPLOYMENT", ""))
     ),
     tools=[refund_charge, slow, deploy, open_issue, disconnect_account],
 )

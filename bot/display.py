@@ -17,6 +17,7 @@ from pydantic_core import to_jsonable_python
 _PADDING = re.compile(r"[ \u3000]{17,}")
 _MARKS = re.compile(r"[\[\]<>`\\]|:(?=//)|(?<=www)\.|(?<=\w)@(?=\w)", re.IGNORECASE)
 """What begins a link, code or mark-up in Markdown, bare addresses that readers turn into links among them."""
+_BACKTICKS = re.compile("`+")
 _EXPONENT_LIMIT = 30
 _PLAIN_SPACES = {" ", "\u3000"}
 _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -53,7 +54,18 @@ def reveal(text: str) -> str:
 
 def quoted(text: str) -> str:
     """Quote text within Markdown of our own: it can hold no link, no code and no mark-up of ours, and stays on its line."""
-    return "“" + _MARKS.sub(r"\\\g<0>", " ".join(text.split())) + "”"
+    return f"“{literal(text)}”"
+
+
+def literal(text: str) -> str:
+    """Write a name, or other words of people's, within Markdown of our own, as `quoted` does."""
+    return _MARKS.sub(r"\\\g<0>", " ".join(text.split()))
+
+
+def verbatim(text: str) -> str:
+    """Write text as Markdown that shows it to the letter, lines and all: as code, behind more backticks than are in it."""
+    marks = "`" * max(3, 1 + max(map(len, _BACKTICKS.findall(text)), default=0))
+    return f"{marks}\n{text}\n{marks}"
 
 
 def quoted_note(note: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from bot import formats
 from bot.cards import card, readable, status_card
+from bot.display import literal, verbatim
 from bot.errors import NotReady
 from bot.formats import Kind
 from bot.leftovers import Leftovers
@@ -150,7 +151,7 @@ class Egress:
                     status_card(asked[0]) if body.get("status") is True else card(asked, results=_results(item.prompt_id, body))
                 )
                 if body.get("plain"):  # where a card can't be shown
-                    return Outbound(card_text(drawn), private_to=_reader(body))
+                    return Outbound(verbatim(card_text(drawn)), private_to=_reader(body))
                 return Outbound("", drawn, private_to=_reader(body))
             case "reply":
                 return Outbound(await self._reply(item, int(body["step"])))
@@ -178,7 +179,7 @@ class Egress:
         decided = [receipt for receipt in receipts if receipt is not None]
         if len(decided) < len(receipts) and item.attempts < UNDECIDED_TRIES:
             raise _NotYet
-        return explain_all(decided)
+        return explain_all(decided, said=literal)
 
     async def _prompts(self, prompt_id: str) -> list[Prompt]:
         """Read the prompts of a card, in the order in which they were asked. Raises: Stranded."""

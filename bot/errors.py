@@ -95,15 +95,16 @@ class Problem(BotError):
     """A call of the session API that is refused.
 
     ``message`` is for the caller and says what to do; ``code`` is stable; ``status`` is the HTTP status. ``retryable`` (here
-    an attribute of the instance) says whether the same call may succeed later.
+    an attribute of the instance) says whether the same call may succeed later, and ``retry_after`` in how many seconds.
     """
 
-    def __init__(self, status: int, code: str, message: str, *, retryable: bool = False) -> None:
+    def __init__(self, status: int, code: str, message: str, *, retryable: bool = False, retry_after: int = 1) -> None:
         super().__init__(f"{code}: {message}")
         self.status = status
         self.code = code
         self.message = message
         self.retryable = retryable  # type: ignore[misc]  # the case decides, not the type
+        self.retry_after = retry_after
 
 
 class BadSettings(BotError):

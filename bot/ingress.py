@@ -18,7 +18,7 @@ from bot.answers import Answers, Way
 from bot.buttons import FREE_TEXT, Pressed, read_button
 from bot.cards import form_of, prompt_body
 from bot.leftovers import Dormant, Leftovers
-from bot.principal import Principal, principal_id
+from bot.principal import Principal, name_of, principal_id
 from bot.telling import ELSEWHERE, REASONS, explain
 from bot.turn.state import Limits, MessageBody, TurnPolicy, body_to_json
 from channels.cards import Form
@@ -304,4 +304,4 @@ def _check(event: Event) -> None:
 
 def principal(channel: str, author: Author) -> Principal:
     """The identity of a platform's author over all channels."""
-    return Principal(principal_id(channel, author), author.name, author.standing, author.roles, channel)
+    return Principal(principal_id(channel, author), name_of(author), author.standing, author.roles, channel)

@@ -18,13 +18,16 @@ from bot.operate import start_mark
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from bot.moved import MovedFile
     from bot.processes import WorkerProcess
     from bot.roles import Listening
+    from bot.rolling import RollingWorker
     from bot.runtime import Runtime
     from bot.settings import Role, Settings
 
 DEMO_APP = "bot.demo:bot"
 _PUBLIC_URL = "MOORINGS_PUBLIC_URL"
+_DEPLOYMENT = "MOORINGS_DEPLOYMENT"
 
 
 def with_console(
@@ -36,32 +39,31 @@ def with_console(
     taken = preflight.listening_socket(host, port)
     bound = int(taken.getsockname()[1])
     address = address_of(host, bound)
-    environ = _environ(app, address)
+    moved = _moved(data)
+    environ = _environ(app, address, deployment=f"v{moved.read().deployment}")
     settings = own_settings(app, data, since=since, environ=environ)
     _migrate_own(settings)
     start_mark(data).write_text(f"{since}\n", encoding="utf-8")
     from bot.console.security import loopback_guard  # noqa: PLC0415
-    from bot.moved import MovedClock, MovedFile  # noqa: PLC0415
-    from bot.processes import WorkerProcess, child_env, worker_command  # noqa: PLC0415
     from bot.roles import Listening  # noqa: PLC0415
     from bot.settings import DATABASE_FILE, Role  # noqa: PLC0415
 
     key = _console_key(data)
     page = f"{address}/console/?k={key}"
-    moved = MovedFile(data)
-    moved.read()  # refused here, where it is one sentence
+    worker = _worker(app, data, since=since, environ=environ)
 
     def mount(web_app: web.Application, runtime: Runtime) -> None:
         from bot.console.page import install_console  # noqa: PLC0415
         from bot.console.panel import Panel  # noqa: PLC0415
+        from bot.rolling import RollingWorker  # noqa: PLC0415
 
-        panel = Panel(moved, database=data / DATABASE_FILE, demo=app == DEMO_APP)
+        roller = worker if isinstance(worker, RollingWorker) else None
+        panel = Panel(moved, database=data / DATABASE_FILE, store=runtime.store, roller=roller, demo=app == DEMO_APP)
         revoke = None
         if app == DEMO_APP:
             from bot.demo_provider.serving import install_provider  # noqa: PLC0415
 
-            tell = MovedClock(moved).seconds
-            revoke = install_provider(web_app, folder=data, origin=address, now=tell).revoke_tokens
+            revoke = install_provider(web_app, folder=data, origin=address, now=panel.seconds).revoke_tokens
         if (board := runtime.console) is not None:
             board.moved, panel.changed = panel.changes, board.worker_changed
             install_console(web_app, board, key=key, public_port=bound, revoke=revoke, panel=panel)
@@ -81,18 +83,38 @@ def with_console(
     # A sign-in is begun from a chat and comes back from its provider; its pages prove the person, the browser and the form.
     guard = loopback_guard(port=bound, spared=("/channels", "/connect"), allow_network=allow_network)
     listening = Listening(taken, guards=[guard], mount=mount, on_ready=ready)
-    worker = WorkerProcess(worker_command(app, data=str(data.resolve()), since=since), env=child_env(environ))
     log_to_stderr("WARNING")
     run(app, settings, role=Role.WEB, console=True, listening=listening, worker=worker)
 
 
-def _environ(app: str, address: str) -> dict[str, str]:
+def _moved(data: Path) -> MovedFile:
+    from bot.moved import MovedFile  # noqa: PLC0415
+
+    return MovedFile(data)
+
+
+def _worker(app: str, data: Path, *, since: int, environ: dict[str, str]) -> WorkerProcess | RollingWorker:
+    """Make the worker; the demo's can be one of another deployment later on, which says so in what it answers."""
+    from bot.processes import WorkerProcess, child_env, worker_command  # noqa: PLC0415
+    from bot.rolling import RollingWorker  # noqa: PLC0415
+
+    command = worker_command(app, data=str(data.resolve()), since=since)
+    if app != DEMO_APP:
+        return WorkerProcess(command, env=child_env(environ))
+    return RollingWorker(
+        lambda deployment: WorkerProcess(command, env=child_env(environ | {_DEPLOYMENT: deployment})), environ[_DEPLOYMENT]
+    )
+
+
+def _environ(app: str, address: str, *, deployment: str = "v1") -> dict[str, str]:
     """Say to this process and to its worker where people reach the app, for the way back of a sign-in.
 
-    That is this machine, as long as nothing else is set; the demo's own provider is never elsewhere.
+    That is this machine, as long as nothing else is set; the demo's own provider is never elsewhere. Its deployments are its own
+    too: the page begins with one, and rolls out the next.
     """
     own = app == DEMO_APP or not os.environ.get(_PUBLIC_URL, "").strip()
-    return {**os.environ, **({_PUBLIC_URL: address} if own else {})}
+    said = {**os.environ, **({_PUBLIC_URL: address} if own else {})}
+    return said | {_DEPLOYMENT: deployment} if app == DEMO_APP else said
 
 
 def own_settings(app: str, data: Path, *, since: int = 0, environ: dict[str, str] | None = None) -> Settings:
@@ -144,7 +166,7 @@ def run(
     role: Role,
     console: bool = False,
     listening: Listening | None = None,
-    worker: WorkerProcess | None = None,
+    worker: WorkerProcess | RollingWorker | None = None,
 ) -> None:
     """Run until a signal comes."""
     import gc  # noqa: PLC0415

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import unquote
 
-from bot.principal import Principal, author_id
+from bot.principal import Principal, author_id, name_of
 from channels.contract import Channel, Directory
 from channels.errors import ChannelError, RateLimited
 from channels.events import Author, Place, Standing
@@ -66,7 +66,7 @@ class People:
             raise LookUpFailed(error.retry_after) from error
         except (ChannelError, TimeoutError, OSError) as error:
             raise LookUpFailed(None) from error
-        return replace(principal, name=author.name, standing=author.standing, roles=author.roles), seen
+        return replace(principal, name=name_of(author), standing=author.standing, roles=author.roles), seen
 
     def _directory(self, principal: Principal) -> Directory | None:
         channel: object = self.channels.get(principal.channel)

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import quote, unquote
 
 from pydantic import JsonValue
 
 from channels.events import Author, Standing
+
+MAX_NAME: Final = 100
+"""Characters of a name that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,11 @@ def principal_id(channel: str, author: Author) -> str:
     """Name a person over all channels: channel, tenancy, and the platform's id, each unambiguous."""
     parts = [channel, author.tenancy, author.id] if author.tenancy else [channel, author.id]
     return ":".join(quote(part, safe="@.+-_") for part in parts) if author.id else ""
+
+
+def name_of(author: Author) -> str:
+    """The name that somebody chose, on one line: none may look like lines of a card, or like somebody else's words."""
+    return " ".join(author.name.split())[:MAX_NAME] or author.id
 
 
 def author_id(principal: str) -> str:

@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from bot import participants
-from bot.answers import Answers, Way, belongs
+from bot.answers import MOST_A_MINUTE, Answers, Way, belongs
 from bot.cards import prompt_body
 from bot.errors import NotReady, Problem
 from bot.given import option_named
 from bot.principal import Principal
 from bot.session_api import JsonObject, Response, ResponseResult
 from bot.signins.values import Offer
-from bot.telling import explain
+from bot.telling import TOO_OFTEN, explain
 from bot.views import iso, prompt_row, response_view
 from channels.events import Place
 from durable_core import codec
@@ -202,6 +202,9 @@ class Prompts:
         source = f"api:{caller.id}:connect"
         way = Way(via="api", source=source, key=key if key is not None else new_id("key"), hands_over=True)
         receipt = await self._admitted(request_id, CONNECT, principal=caller, place=API_PLACE, way=way)
+        if receipt.reason == TOO_OFTEN:
+            words = f"More than {MOST_A_MINUTE} links within a minute. Use the newest, or wait a minute."
+            raise Problem(429, TOO_OFTEN, words, retryable=True, retry_after=60)
         if receipt.status is not AnswerStatus.ASIDE:
             raise Problem(409, "nothing_to_connect", explain(receipt) or "There is nothing to connect any more.")
         try:

@@ -18,6 +18,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from bot.processes import StopSignal, WorkerProcess
+from bot.rolling import RollingWorker
 from bot.settings import Role, Settings
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ async def run(
     role: Role,
     console: bool = False,
     listening: Listening | None = None,
-    worker: WorkerProcess | None = None,
+    worker: WorkerProcess | RollingWorker | None = None,
 ) -> None:
     """Run until a signal comes, then drain: nothing new is taken, what runs finishes or is handed back.
 
@@ -141,7 +142,9 @@ def _end_within(seconds: float, *, last: Callable[[], object] | None) -> None:
     timer.start()
 
 
-async def _drain(runtime: Runtime, runner: web.AppRunner | None, worker: WorkerProcess | None, *, seconds: float) -> None:
+async def _drain(
+    runtime: Runtime, runner: web.AppRunner | None, worker: WorkerProcess | RollingWorker | None, *, seconds: float
+) -> None:
     """Stop listening, stop the child and let go of work, side by side: together they have one deadline."""
     endings: list[Awaitable[object]] = [runtime.drain(seconds)]
     if runner is not None:

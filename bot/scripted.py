@@ -24,6 +24,7 @@ MAX_WORDS: Final = 2_000
 MAX_FAILURES: Final = 100
 WORD_PAUSE_S: Final = 0.05
 
+_VERSION: Final = re.compile(r"\bYou are (v\d+) of this agent\b")
 _MENTION: Final = re.compile(r"^(?:<@[^>\s]+>|@\S+)[\s,:]*")
 _AMOUNT: Final = re.compile(r"[$€£]?(?P<amount>\d{1,9}(?:\.\d{1,2})?)")
 _REFUND: Final = re.compile(r"refund\s+(?P<amount>\S+)\s+for\s+(?P<charge>\S+)", re.IGNORECASE)
@@ -98,18 +99,26 @@ def plan_reply(request: ModelRequest) -> _Plan:
         return _Plan("\n".join(_told(result) for result in results))
     assert isinstance(said, UserItem)  # noqa: S101 - narrows for the type checker what the search found
     count = sum(isinstance(item, UserItem) for item in history)
-    plan = _for_command(_MENTION.sub("", said.text.strip()), said.author, count, request.attempt)
+    version = _VERSION.search(request.instructions)
+    plan = _for_command(
+        _MENTION.sub("", said.text.strip()),
+        said.author,
+        count,
+        request.attempt,
+        version=version[1] if version is not None else "",
+    )
     if plan.call is not None and all(spec.name != plan.call[0] for spec in request.tools):
         return _Plan(f"I would call {plan.call[0]}, but this agent has no such tool.")
     return plan
 
 
-def _for_command(text: str, author: str, count: int, attempt: int) -> _Plan:
+def _for_command(text: str, author: str, count: int, attempt: int, *, version: str) -> _Plan:
     command, _, rest = text.partition(" ")
     rest = rest.strip()
     match command.casefold().rstrip("!.,?"):
         case "hello":
-            return _Plan(f"Hello {show(author)}! This is message {count} of this conversation.")
+            by = f", answered by {version}" if version else ""
+            return _Plan(f"Hello {show(author)}! This is message {count} of this conversation{by}.")
         case "refund":
             return _refund(text)
         case "deploy":

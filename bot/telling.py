@@ -5,7 +5,7 @@ What lives here: the words, and the delivery that will bear them. What does not:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -29,6 +29,7 @@ NOT_YOURS: Final = "not_yours"
 NO_LINK_HERE: Final = "no_link_here"
 NO_WORDS: Final = "no_words"
 UNCHANGED_OVERRIDE: Final = "unchanged_override"
+TOO_OFTEN: Final = "too_often"
 
 REASONS: Final[dict[str, str]] = {
     NOT_YOURS: "Only the person who asked may answer this.",
@@ -41,6 +42,7 @@ REASONS: Final[dict[str, str]] = {
     ENDED: f"This conversation has ended. {NOTHING_DONE}",
     "session_stranded": "This conversation can't be gone on with in this version. Write a message to begin anew.",
     "session_dormant": DORMANT,
+    TOO_OFTEN: f"That was too often within a minute. {NOTHING_DONE} Wait a minute, then try again.",
     UNKNOWN_OPTION: "That is not one of the options of this request.",
     NO_LINK_HERE: "A link is given where it was asked for, or by POST /v1/prompts/{request_id}/connect.",
     NO_WORDS: "Write your answer first: it was empty.",
@@ -49,29 +51,29 @@ REASONS: Final[dict[str, str]] = {
 _BY_NOBODY: Final = frozenset({PromptOutcome.EXPIRED, PromptOutcome.CANCELLED, PromptOutcome.IGNORED})
 
 
-def explain(receipt: AnswerReceipt) -> str | None:
-    """Say in words, for the person alone, what became of an answer that settled nothing."""
+def explain(receipt: AnswerReceipt, *, said: Callable[[str], str] = str) -> str | None:
+    """Say in words, for the person alone, what became of an answer that settled nothing; ``said`` writes names of people."""
     prompt = receipt.prompt
     match receipt.status:
         case AnswerStatus.SETTLED | AnswerStatus.ASIDE:
             return None
         case AnswerStatus.ALREADY_SETTLED if prompt is not None:
-            return _settled_before(prompt)
+            return _settled_before(prompt, said)
         case AnswerStatus.COUNTED if prompt is not None:
-            return _counted(prompt)
+            return _counted(prompt, said)
     if prompt is not None and receipt.reason == "already_voted":
         return f"You approved this before, and each person counts once. {_missing(prompt)}"
     if prompt is not None and (receipt.reason == NOT_ALLOWED or (receipt.reason == NOT_YOURS and prompt.answerers)):
-        return f"Only {_asked(prompt)} may answer this."
+        return f"Only {said(_asked(prompt))} may answer this."
     return REASONS.get(receipt.reason or "", receipt.reason or None)
 
 
-def explain_all(receipts: Sequence[AnswerReceipt]) -> str | None:
+def explain_all(receipts: Sequence[AnswerReceipt], *, said: Callable[[str], str] = str) -> str | None:
     """Say in one what became of answers to all questions of a card; None where each of them settled its question."""
     settled = sum(receipt.status is AnswerStatus.SETTLED for receipt in receipts)
     told: dict[str, int] = {}
     for receipt in receipts:
-        words = explain(receipt) or ("Not decided yet." if receipt.status is AnswerStatus.PENDING else None)
+        words = explain(receipt, said=said) or ("Not decided yet." if receipt.status is AnswerStatus.PENDING else None)
         if words is not None:
             told[words] = told.get(words, 0) + 1
     if not told:
@@ -106,14 +108,14 @@ def link(prompt: Prompt, at: tuple[str, str], principal: Principal) -> OutboxDra
     return OutboxDraft(delivery_id=new_id("dlv"), channel=at[0], address=at[1], body=codec.encode(body))
 
 
-def _settled_before(prompt: Prompt) -> str:
-    words = settled_words(prompt, prompt_body(prompt)).removesuffix(".")
+def _settled_before(prompt: Prompt, said: Callable[[str], str]) -> str:
+    words = said(settled_words(prompt, prompt_body(prompt))).removesuffix(".")
     return f"{words}. {NOTHING_DONE}" if prompt.outcome in _BY_NOBODY else f"This was settled before: {words}."
 
 
-def _counted(prompt: Prompt) -> str:
+def _counted(prompt: Prompt, said: Callable[[str], str]) -> str:
     if prompt.outcome is not None:
-        return f"Your answer was counted. {settled_words(prompt, prompt_body(prompt)).removesuffix('.')}."
+        return f"Your answer was counted. {said(settled_words(prompt, prompt_body(prompt))).removesuffix('.')}."
     return f"Counted: {len(prompt.votes)} of {prompt.quorum}. {_missing(prompt)}"
 
 

@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from bot import formats
 from bot.cards import card, prompt_body
+from bot.display import literal, verbatim
 from bot.formats import Kind
 from bot.signins.settle import Settling
 from bot.turn.state import Purpose
@@ -77,9 +78,9 @@ async def _one_alone(store: Store, item: OutboxItem, prompt: Prompt, error: str)
 def _as_text(prompt: Prompt) -> str:
     """What the card would have said; what can't be drawn at all is at least named."""
     try:
-        return card_text(card([prompt]))
+        return verbatim(card_text(card([prompt])))
     except ValueError:
-        return str(prompt_body(prompt)["text"])
+        return literal(str(prompt_body(prompt)["text"]))
 
 
 def undelivered_card(body: Mapping[str, Any]) -> tuple[str, str]:

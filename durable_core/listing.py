@@ -1,4 +1,4 @@
-"""Lists of runs and of what is owed, for whoever operates them: portable SQL, no content.
+"""Lists of runs, of what is owed and of claimed keys, for whoever operates them: portable SQL, no content.
 
 What lives here: reads over many runs, and retiring a deployment's. What does not: one run's content, how it is shown.
 """
@@ -14,6 +14,7 @@ from durable_core.engine.ending import end_run
 from durable_core.errors import CannotOpen, KeyMissing
 from durable_core.model import EventDraft, Phase, RunKind, RunStatus
 from durable_core.store import Store
+from durable_core.stores.keyclaims import stored
 
 log = logging.getLogger("moorings.store")
 
@@ -30,6 +31,12 @@ _DEAD: Final = (
     "SELECT delivery_id, run_id, channel, address, state, attempts, last_error, at, done_at FROM moor_outbox WHERE state = :state"
     " ORDER BY at, delivery_id LIMIT :limit"
 )
+_CLAIMS: Final = """
+    SELECT c.claim_id, c.run_id, r.kind, r.name, r.status, r.phase, r.owner, r.lease_until,
+        c.operation, c.attempt, c.at, c.done_at
+    FROM moor_claim c JOIN moor_run r ON r.run_id = c.run_id
+    WHERE (c.done_at IS NULL OR :done = 1) AND (c.key = :key OR :key = '') ORDER BY c.at, c.claim_id LIMIT :limit
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +73,24 @@ class OwedLine:
     state: str
     attempts: int
     last_error: str | None
+    at: int
+    done_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimLine:
+    """A claimed key in a list; the key itself is stored as a hash, so nobody can say it."""
+
+    claim_id: str
+    run_id: str
+    kind: RunKind
+    name: str
+    status: RunStatus
+    phase: Phase
+    busy: bool
+    """Whether somebody is at work on the run: what was begun may be under way."""
+    operation: str
+    attempt: int
     at: int
     done_at: int | None
 
@@ -134,6 +159,13 @@ async def list_owed(store: Store, *, state: str = "dead", limit: int = PAGE) -> 
     ]
 
 
+async def list_claims(store: Store, *, key: str | None = None, done: bool = False, limit: int = PAGE) -> list[ClaimLine]:
+    """Return claims that nobody has said to be done, the oldest first; of one key, or with those that are done."""
+    now = await store.now()
+    given: dict[str, str | int | bytes | None] = {"key": "" if key is None else stored(key), "done": int(done), "limit": limit}
+    return [_claim(cast("tuple[object, ...]", row), now) for row in await store.rows(_CLAIMS, given)]
+
+
 async def retire(
     store: Store, deployment: str, *, events: Callable[[RunLine], Sequence[EventDraft]], reason: str = "retired"
 ) -> list[str]:
@@ -174,4 +206,20 @@ def _run(row: tuple[object, ...]) -> RunLine:
         stranded_code=cast("str | None", row[14]),
         owner=cast("str | None", row[15]),
         turn_id=cast("str | None", row[16]),
+    )
+
+
+def _claim(row: tuple[object, ...], now: int) -> ClaimLine:
+    return ClaimLine(
+        claim_id=str(row[0]),
+        run_id=str(row[1]),
+        kind=RunKind(str(row[2])),
+        name=str(row[3]),
+        status=RunStatus(str(row[4])),
+        phase=Phase(str(row[5])),
+        busy=row[6] is not None and cast("int | None", row[7]) is not None and cast("int", row[7]) > now,
+        operation=str(row[8]),
+        attempt=cast("int", row[9]),
+        at=cast("int", row[10]),
+        done_at=cast("int | None", row[11]),
     )

@@ -24,6 +24,8 @@ Claims
        `alone`.
   S43  `begin` is `admit`, and a claim of the run in the same transaction if the input made one that is due at once and that the
        worker is able to take. Nobody is told of a run that was taken so: there is nothing left to do for others.
+  S49  Of one claim at most `recovering` runs are such as lost their worker and got nothing from anybody since. What else is due
+       is claimed past them, so that nobody's input waits behind a bulk of them.
 Commits
   S11  A commit is whole: step, events, outbox, prompts, consumed commands, outcomes, the next state; or nothing at all.
   S12  A completed step never changes.
@@ -78,6 +80,9 @@ Claimed keys
        before it is told; every other one gets `done` with the value that was said first, or `pending` with who began. All of it
        is fenced. What is done stays done, also when the value goes with the content of the run that gave it. No event tells of it
        (S32): a claim changes nothing that a run is, and outlives the content of the one that made it.
+  S50  A pending claim is settled from outside, by its id: it is done, or its key may be claimed anew. Of those who say so one
+       does it. While somebody is at work on its run it is refused: the effect may be under way. What is done stays as it was
+       said. Who did it leaves one audit entry in the same transaction.
 Vault
   S44  Entries of the vault are written by compare-and-set, all of a call or none; of those who write over one version exactly one
        does. Versions of a name grow, and none comes back, not even after the entry was deleted.
@@ -89,6 +94,8 @@ Vault
        raises `CannotOpen` where it is read, and stops no other. Wrapping keys anew (S30) covers entries.
   S48  An answer that is `aside` is owed its word and leaves an audit entry; the prompt, its votes and copies stay as they are.
        Where its giver may not answer, or the prompt is over, it is refused as any answer.
+  S51  Of answers that say `most`, that many of one person to one prompt are taken within a minute that change nothing or wait for
+       a worker; what comes above is refused as `too_often` and leaves no trace, not even its key.
 Beside the loop
   S41  `prolong` is called from another thread and needs no loop. It is fenced as every write is: what was given back, or has
        another epoch by now, stays as it is.
@@ -120,6 +127,8 @@ from durable_core.model import (
     Incarnation,
     Interaction,
     KeyRequest,
+    KeySettled,
+    KeySettlement,
     Lane,
     Postponed,
     Prompt,
@@ -287,6 +296,9 @@ class Store(Protocol):
 
     async def release_key(self, request: KeyRequest) -> None:
         """Let a key be claimed anew, if the claim that the request names stands and isn't done. Raises `LeaseLost`."""
+
+    async def settle_key(self, settlement: KeySettlement) -> KeySettled:
+        """Say from outside what became of a pending claim (S50). Raises `NotFound`; `ContentGone`: no value can be kept."""
 
     # ── the vault ──
     async def vault(self, name: str) -> VaultEntry | None:

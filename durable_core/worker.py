@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from durable_core import internal
 from durable_core.errors import DurableError, LeaseLost, Unavailable
@@ -25,6 +25,9 @@ from durable_core.store import Store
 
 log = logging.getLogger("moorings.worker")
 
+PORTION: Final = 16
+"""Runs that lost their worker are taken up to so many at a time: who waits for an answer stands behind no more of them."""
+
 
 @dataclass(slots=True)
 class Held:
@@ -33,6 +36,8 @@ class Held:
     claim: Claim
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     lost: bool = False
+    recovers: bool = False
+    """Taken after its worker had died, or had lost it."""
 
 
 class Duties(Protocol):
@@ -97,6 +102,7 @@ class Worker:
         """Starts under way that may bring their runs along (engine/beginning.py)."""
         self._claimed = 0
         self._limit: int | None = None
+        self._shares = True  # whether places are kept for what somebody waits for
         self._stopping = False
         self._loops: list[asyncio.Task[None]] = []
         self._unwatch: Callable[[], None] = lambda: None
@@ -124,7 +130,7 @@ class Worker:
             Unavailable: the database's own; what was taken is given back.
         """
         owner = self.incarnation.owner
-        self._limit = limit
+        self._limit, self._shares = limit, False
         await self._store.enrol(self.incarnation)
         self._unwatch = self._store.watch(self._on_change)
         self._loops = [asyncio.create_task(self._leases.keep(), name="moorings-renew")]
@@ -252,7 +258,8 @@ class Worker:
         if room <= 0 or self.alone:
             return 0
         owner, lease_ms = self.incarnation.owner, int(self._options.lease * 1000)
-        request = ClaimRequest(owner=owner, lease_ms=lease_ms, limit=room, abilities=self._abilities)
+        recovering = self._room_to_recover()
+        request = ClaimRequest(owner=owner, lease_ms=lease_ms, limit=room, abilities=self._abilities, recovering=recovering)
         claims = await self._store.claim(request)
         if not claims and not self._held and not self.beginning:
             self.alone = True  # nothing begins meanwhile
@@ -265,6 +272,14 @@ class Worker:
             self.hold(claim)
         return len(claims)
 
+    def _room_to_recover(self) -> int | None:
+        """Of the places a quarter is kept from runs that lost their worker; whoever works off what is due, keeps none."""
+        if not self._shares:
+            return None
+        places = self._options.concurrency
+        most = max(1, places - max(1, places // 4))
+        return min(PORTION, max(0, most - sum(held.recovers for held, _ in self._held.values())))
+
     def hold(self, claim: Claim) -> None:
         """Advance a run that was taken."""
         hit("claim.after")
@@ -272,7 +287,7 @@ class Worker:
         if stale is not None:  # its lease ran out unnoticed, while this loop was blocked
             stale[0].lost = True
             stale[1].cancel()
-        held = Held(claim)
+        held = Held(claim, recovers=claim.interrupted)
         self._held[claim.run_id] = (held, asyncio.create_task(self._advance(held), name=f"run-{claim.run_id}"))
 
     async def _advance(self, held: Held) -> None:

@@ -105,7 +105,8 @@ class _Console:
             web.get(f"{api}/threads/{{thread}}/steps/{{step}}", self._call(self._step)),
             web.post(f"{api}/worker/kill", self._call(self._kill)),
             *([web.post(f"{api}/tokens/revoke", self._call(self._revoke))] if self._revoke_tokens is not None else []),
-            *([web.post(f"{api}/clock", self._call(self._clock))] if self._moves() else []),
+            *([web.post(f"{api}/clock", self._call(self._clock))] if self._may("moves") else []),
+            *([web.post(f"{api}/deployments", self._call(self._deploy))] if self._may("deploys") else []),
             web.route("*", f"{api}/{{tail:.*}}", self._call(self._unknown)),
         ]
 
@@ -182,8 +183,8 @@ class _Console:
         shown = {"cast": self._port.cast(), "threads": await self._port.threads(), "revokes": self._revoke_tokens is not None}
         return web.json_response(shown | (self._panel.state() if self._panel is not None else {}))
 
-    def _moves(self) -> bool:
-        return self._panel is not None and self._panel.state()["moves"]
+    def _may(self, move: str) -> bool:
+        return self._panel is not None and bool(self._panel.state()[move])
 
     async def _thread(self, request: web.Request) -> web.StreamResponse:
         thread = await self._find(request)
@@ -231,9 +232,16 @@ class _Console:
 
     async def _clock(self, request: web.Request) -> web.StreamResponse:
         await read_body(request, {})
+        return web.json_response(await self._of_panel().pass_days())
+
+    async def _deploy(self, request: web.Request) -> web.StreamResponse:
+        await read_body(request, {})
+        return web.json_response(await self._of_panel().deploy(), status=202)
+
+    def _of_panel(self) -> PanelPort:
         if self._panel is None:
-            raise Refused(404, "unknown_call", "This page has no clock to move.")
-        return web.json_response(await self._panel.pass_days())
+            raise Refused(404, "unknown_call", "This page has no panel.")
+        return self._panel
 
     async def _revoke(self, request: web.Request) -> web.StreamResponse:
         body = await read_body(request, {"author": "text"})

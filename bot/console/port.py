@@ -85,6 +85,25 @@ class NotGoneOn(ConsolePortError):
         super().__init__(sentence)
 
 
+class RolloutUnderWay(ConsolePortError):
+    """A deploy has begun and not ended."""
+
+    code: ClassVar[str] = "rollout_under_way"
+
+    def __init__(self) -> None:
+        super().__init__("A deploy is under way. Wait until it is done.")
+
+
+class NothingToDeploy(ConsolePortError):
+    """The page has no worker to replace."""
+
+    status: ClassVar[int] = 404
+    code: ClassVar[str] = "nothing_to_deploy"
+
+    def __init__(self) -> None:
+        super().__init__("This page has no worker that it could replace.")
+
+
 class FarEnough(ConsolePortError):
     """The demo's clock is as far ahead as it goes."""
 
@@ -153,6 +172,8 @@ class ConsolePort(Protocol):
         `author` is an object as in `messages`.
         `{"kind": "worker", "state": "up" | "restarting", "pid"}`; the first item should be one of these.
         `{"kind": "clock", "ahead_ms"}` says how far the demo's clock is ahead of the machine's.
+        `{"kind": "deployment", "runs", "next", "leaves" | None, "stage": None | "starting" | "draining", "failed"}` says which
+        deployment takes what comes, which one drains, and why the last deploy came to nothing, if it did.
         """
         ...
 
@@ -181,9 +202,13 @@ class PanelPort(Protocol):
         ...
 
     def state(self) -> JsonObject:
-        """Return `{moves, ahead_ms}`: whether the buttons are there, and how far ahead the clock is."""
+        """Return `{moves, deploys, ahead_ms}`: which buttons are there, and how far ahead the clock is."""
         ...
 
     async def pass_days(self) -> JsonObject:
         """Move the clock on by three days, for every process; returns the state."""
+        ...
+
+    async def deploy(self) -> JsonObject:
+        """Begin to roll the next deployment out: `{deployment}`, its name. Raises: RolloutUnderWay, NothingToDeploy."""
         ...

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Middleware
 
-_FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host")
+_FORWARDED = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "CF-Connecting-IP")
+"""What proxies say that they are there by. One that says nothing can't be told from a program of this machine."""
 _DEFAULT_PORT = 80
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "

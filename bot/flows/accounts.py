@@ -94,6 +94,8 @@ class RunAccounts:
             return {"denied": found.reason}
         if not isinstance(found, NeedsSignIn):
             credential = await self.connections.credential(connection, self.connections.owner_of(connection, self.requester))
+            if connection.owner == "user":
+                await self._tell()  # whose account it is there is theirs to tell
             return {"account": "" if credential is None else credential.account}
         home = self.home
         if home is not None and not home.direct and home.channel is not None and not self.lending.private(home.channel):
@@ -148,7 +150,7 @@ class RunAccounts:
         return access
 
     async def _tell(self) -> None:
-        """Tell the session, before anything is fetched, that what the run comes to is of somebody's own account; once a run."""
+        """Tell the session, before the run learns anything, that what it comes to is of somebody's own account; once a run."""
         if self.home is None:
             return
         body = codec.encode({"kind": "account", "run_id": self.run_id, "call_id": self.home.call_id})

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from bot.operate import accounts, apps, audits, requests
+from bot.operate import accounts, apps, audits, claims, requests
 from bot.operate.options import App, Data, Limit, RunId, with_store
 
 runs = typer.Typer(help="Runs: sessions and workflows, those that are stuck first of all.", invoke_without_command=True)
@@ -24,6 +24,7 @@ def add_to(commands: typer.Typer) -> None:
     commands.add_typer(outbox, name="outbox")
     commands.add_typer(requests.prompts, name="prompts")
     commands.add_typer(audits.audit, name="audit")
+    commands.add_typer(claims.claims, name="claims")
     commands.add_typer(accounts.connections, name="connections")
     apps.add_to(commands)
     commands.command()(sessions)

@@ -20,8 +20,8 @@ from bot.connections.credentials import Listed
 from bot.display import show as clean
 from bot.operate.actions import Inspection
 from bot.operate.asking import Request
-from durable_core.listing import OwedLine, RunLine
-from durable_core.model import AuditEntry
+from durable_core.listing import ClaimLine, OwedLine, RunLine
+from durable_core.model import AuditEntry, RunStatus
 
 _WIDE = 200
 """Columns where the output is no terminal: nothing is cut for want of room."""
@@ -140,6 +140,29 @@ def accounts(found: Sequence[Listed]) -> None:
     _console().print(table)
 
 
+def claims(found: Sequence[ClaimLine]) -> None:
+    """Print claimed keys, or that there are none."""
+    if not found:
+        lines(["No such claims."])
+        return
+    table = _table("claim", "run", "what", "operation", "attempt", "since", "the run", "done")
+    for one in found:
+        stands = "is worked on" if one.busy else "has ended" if one.status is RunStatus.ENDED else f"is {one.phase.value}"
+        table.add_row(
+            *_cells(
+                one.claim_id,
+                one.run_id,
+                f"{one.kind.value} {one.name}",
+                one.operation,
+                one.attempt,
+                moment(one.at),
+                stands,
+                moment(one.done_at),
+            )
+        )
+    _console().print(table)
+
+
 def inspection(found: Inspection) -> None:
     """Print a run with all that is in it."""
     run = found.run
@@ -192,7 +215,7 @@ def _why(line: RunLine) -> str:
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column in {"run", "delivery", "request", "session"})
+        table.add_column(column, overflow="fold", no_wrap=column in {"run", "delivery", "request", "session", "claim"})
     return table
 
 

@@ -57,7 +57,7 @@ def error_response(problem: Problem, error_id: str, *, headers: Mapping[str, str
     if problem.status == 401:
         answer.headers["WWW-Authenticate"] = 'Bearer realm="moorings"'
     if problem.retryable and problem.status in {429, 503}:
-        answer.headers.setdefault("Retry-After", "1")
+        answer.headers.setdefault("Retry-After", str(problem.retry_after))
     return answer
 
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from durable_core.store import Store
 
 
-async def announce(store: Store, session: LiveSession, turn: Turn, *, reused: bool) -> None:
-    """Tell readers that an attempt begins, and what it found recorded; it voids what an earlier attempt streamed."""
+async def announce(store: Store, session: LiveSession, turn: Turn, *, reused: bool, deployment: str = "") -> None:
+    """Tell readers that an attempt begins, by whose worker, and what it found recorded; it voids what an earlier one streamed."""
     if session.announced:
         return
     claim = session.held.claim
@@ -40,6 +40,8 @@ async def announce(store: Store, session: LiveSession, turn: Turn, *, reused: bo
         "step_index": turn.step_index,
         "sequence": session.state.sequence,
     }
+    if deployment:
+        data["deployment"] = deployment
     if session.attempt > 1 and not session.worked:
         tools: list[JsonValue] = [key.removeprefix("result:") for key in session.records if key.startswith("result:")]
         data["reused"] = {"model": reused, "tools": tools}

@@ -223,7 +223,7 @@ class SessionRunner:
     async def _think(self, session: LiveSession, turn: Turn) -> bool:
         agent = self.agents[session.held.claim.name]
         reply = session.reply()
-        await announce(self.store, session, turn, reused=reply is not None)
+        await announce(self.store, session, turn, reused=reply is not None, deployment=self.deploy.name)
         if reply is None:
             try:
                 reply = await self._ask(session, turn, agent)
@@ -304,7 +304,7 @@ class SessionRunner:
         runner, waiting = self._runner(agent, session, turn), waiting_after(turn, action)
         action = replace(action, closed=starter.said(action.closed))
         if action.run:
-            await announce(self.store, session, turn, reused=False)
+            await announce(self.store, session, turn, reused=False, deployment=self.deploy.name)
             flows, here = starter.sort(action.run)
             try:
                 batch = await runner.run(session, turn, [Due(pending.call, pending) for pending in here], waiting=waiting)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bot.answers import MOST_A_MINUTE
 from bot.cards import prompt_body, settled_words
 from bot.connections.connection import OAuthConnection
 from bot.connections.connections import Connections
@@ -105,7 +106,8 @@ def _tool(body: dict[str, Any]) -> str:
 def _words(title: str, url: str, code: str | None) -> str:
     asked = f"The page asks for this code: `{code}`\n\n" if code is not None else ""
     minutes = VALID_MS // MINUTE_MS
+    fresh = f"Connect gives a fresh one, up to {MOST_A_MINUTE} a minute"
     return (
         f"[Connect {title}]({url})\n\n{asked}"
-        f"The link is for you alone: pass it on to nobody. It is good for {minutes} minutes; Connect gives a fresh one."
+        f"The link is for you alone: pass it on to nobody. It is good for {minutes} minutes; {fresh}."
     )

@@ -12,6 +12,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from bot.cards import prompt_body
+from bot.display import literal
 from bot.principal import Principal
 from bot.settling import giver_json, settled_events
 from bot.signins.attempt import Attempt, Proof, Stage
@@ -125,7 +126,7 @@ def _built(
     at = (str(channel), str(address)) if channel and address else None
     tell = None
     if aside and at is not None:
-        body_of_it: JsonValue = {"kind": "notice", "text": aside, "private_to": requester.id}
+        body_of_it: JsonValue = {"kind": "notice", "text": literal(aside), "private_to": requester.id}
         tell = OutboxDraft(delivery_id=new_id("dlv"), channel=at[0], address=at[1], body=codec.encode(body_of_it))
     return PromptAnswer(
         source=SOURCE,

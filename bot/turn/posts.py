@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from bot.display import quoted
+from bot.display import literal, quoted
 from bot.history import ResultItem, ResultStatus
 from bot.turn.change import NewPrompt, Post
 from bot.turn.copies import CardResult, Copy
@@ -39,7 +39,7 @@ def notice_at(turn: Turn, copy: Copy, text: str, *, mentions: Sequence[str] = ()
 def reminder(prompt: OpenPrompt, count: int = 1) -> str:
     """Say that a request is still open, or that several are."""
     what = quoted(prompt.text) if count == 1 else f"{count} requests"
-    return f"Still unanswered: {what}. {prompt.waiting_for or 'Somebody'} may answer."
+    return f"Still unanswered: {what}. {literal(prompt.waiting_for) or 'Somebody'} may answer."
 
 
 def whisper(channel: str | None, address: str | None, principal: str, text: str) -> Post:
@@ -83,7 +83,7 @@ def _seen_in_thread(turn: Turn, copy: Copy) -> bool:
 
 
 def _pointer(prompt: NewPrompt, copy: Copy) -> str:
-    who = str(prompt.asked or prompt.body.get("waiting_for") or "somebody")
+    who = literal(str(prompt.asked or prompt.body.get("waiting_for") or "somebody"))
     return f"{who[:1].upper()}{who[1:]} may answer a request that was put {_where(prompt.body.get('route'), copy)}."
 
 
@@ -92,7 +92,7 @@ def _where(route: Any, copy: Copy) -> str:
     if copy.private_to is not None:
         return "to them privately"
     title = str(route.get("title") or "") if isinstance(route, Mapping) else ""
-    return f"in {title}" if title else "elsewhere"
+    return f"in {literal(title)}" if title else "elsewhere"
 
 
 # ── what came of calls ──

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
-from bot.display import quoted, within
+from bot.display import literal, quoted, within
 from bot.turn import posts
 from bot.turn.actions import Answer, Escalate, Remind, Reroute, Tell
 from bot.turn.change import Change, Draft, Ended, NewPrompt, Post
@@ -106,7 +106,9 @@ def escalated(state: State, turn: Turn, action: Escalate, prompts: Mapping[str, 
                 copies[card] = (*pending.cards, copy)
                 told.append(posts.card(copy, card))
             told.append(
-                posts.notice(f"Nobody answered in time, so now {within(level.waiting_for)} may answer: {quoted(prompt.text)}")
+                posts.notice(
+                    f"Nobody answered in time, so now {literal(within(level.waiting_for))} may answer: {quoted(prompt.text)}"
+                )
             )
     return Change(
         kind="escalate",

@@ -17,7 +17,7 @@ from durable_core.model.commits import (
     SubmissionOutcome,
 )
 from durable_core.model.events import Event, EventDraft
-from durable_core.model.keyclaims import ClaimedKey, ClaimState, KeyRequest
+from durable_core.model.keyclaims import ClaimedKey, ClaimState, KeyFate, KeyRequest, KeySettled, KeySettlement
 from durable_core.model.outbox import INTERNAL, Buried, Lane, OutboxDraft, OutboxItem, Postponed, Sent
 from durable_core.model.prompts import AnswerReceipt, AuditEntry, Interaction, Prompt, PromptAnswer, Verdict, Vote
 from durable_core.model.runs import Claim, Command, Record, Run, Signals, Step
@@ -66,7 +66,10 @@ __all__ = [
     "Holdings",
     "Incarnation",
     "Interaction",
+    "KeyFate",
     "KeyRequest",
+    "KeySettled",
+    "KeySettlement",
     "Lane",
     "Move",
     "NewRun",

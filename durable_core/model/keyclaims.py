@@ -1,6 +1,7 @@
 """Claimed keys: what must be done once for an upstream that knows no keys, who began it and what came of it.
 
-What lives here: who asks, and how a key stands. What does not: claims of runs (runs.py), what authors see (`claiming.py`).
+What lives here: who asks, how a key stands, what an operator says of it. What does not: claims of runs (runs.py), what authors
+see (`claiming.py`).
 """
 
 from __future__ import annotations
@@ -46,3 +47,35 @@ class ClaimedKey:
     value: bytes | None = None
     value_gone: bool = False
     """It is done, and its value went with the content of the run that gave it."""
+
+
+class KeyFate(StrEnum):
+    """What came of what an operator said of a claim."""
+
+    SETTLED = "settled"
+    BUSY = "busy"
+    """Somebody is at work on the claim's run, maybe on this very effect: nothing was changed."""
+    DONE = "done"
+    """It was done before; that stays as it was said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySettlement:
+    """What an operator says of a pending claim: that it is done, or, without `done`, that the key may be claimed anew."""
+
+    claim_id: str
+    done: bool
+    by: str
+    via: str
+    reason: str
+    value: bytes | None = None
+    """What whoever asks for the key is told; None where nothing can be kept, since the run's content is gone."""
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySettled:
+    """What came of it, and the claim as it stood before."""
+
+    fate: KeyFate
+    claim: ClaimedKey

@@ -95,6 +95,8 @@ class PromptAnswer:
     aside: bool = False
     """Asks for something beside the answer, such as a link, which `tell` brings; settles nothing and counts nothing. Refused like
     an answer where its giver may not answer or the prompt is over."""
+    most: int | None = None
+    """How many answers that change nothing are taken of one person to one prompt within a minute; None any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +147,9 @@ class Verdict:
 class AuditEntry:
     """One link of the chain that says who was asked, who answered, how and when; it outlives the content.
 
+    An operator's word about a claimed key is one, too: of the kind `claim`, it has the claim in place of the prompt, the
+    operation that began in place of who was asked, and in `shown` the key as it is stored.
+
     `shown` is the SHA-256 of the prompt's stored body, in hex: what the person saw. `hash` covers all other fields and `prev`,
     the hash of the entry before.
     """
@@ -153,7 +158,7 @@ class AuditEntry:
     at: int
     act: str
     """`settled`, `counted`, `refused`, `overridden`, `moved` (handed to others), `aside` (somebody who may answer asked for
-    something beside it)."""
+    something beside it); of a claimed key `done` or `released`."""
     run_id: str
     prompt_id: str
     kind: str

@@ -53,6 +53,8 @@ class ClaimRequest:
     limit: int
     alone: bool = False
     """Nothing else runs here: a run that crashed its workers may be taken, by itself."""
+    recovering: int | None = None
+    """How many may be taken of those that lost their worker, and to which nothing has come since; None for any number."""
     abilities: Abilities = SESSIONS
 
 

@@ -1,4 +1,4 @@
-"""What the audit says of prompts: entries before they are linked; the same for every database.
+"""What the audit says of prompts and of claimed keys: entries before they are linked; the same for every database.
 
 What lives here: an entry for each thing that leaves one. What does not: the chain (`durable_core/audit.py`), writing it.
 
@@ -14,7 +14,16 @@ from typing import Any, Final
 
 from durable_core.codec import decode
 from durable_core.errors import DurableError
-from durable_core.model import AnswerStatus, AuditEntry, Prompt, PromptAnswer, PromptOutcome, PromptSettlement
+from durable_core.model import (
+    AnswerStatus,
+    AuditEntry,
+    ClaimedKey,
+    KeySettlement,
+    Prompt,
+    PromptAnswer,
+    PromptOutcome,
+    PromptSettlement,
+)
 from durable_core.stores.judging import Judged
 
 SETTLED: Final = "settled"
@@ -23,6 +32,9 @@ REFUSED: Final = "refused"
 OVERRIDDEN: Final = "overridden"
 MOVED: Final = "moved"
 ASIDE: Final = "aside"
+DONE: Final = "done"
+RELEASED: Final = "released"
+CLAIM: Final = "claim"
 SYSTEM: Final = "system"
 
 _ACTS: Final[Mapping[AnswerStatus, str]] = {
@@ -91,6 +103,31 @@ def of_dropped(prompts: Mapping[str, Prompt], dropped: Iterable[Sequence[Any]], 
         for prompt_id, principal, via, place, option_id, outcome in sorted(tuple(row) for row in dropped)
         if prompt_id in prompts
     ]
+
+
+def of_claim(claim: ClaimedKey, key: str, said: KeySettlement, *, creator: str, at: int) -> AuditEntry:
+    """Tell of a claimed key that an operator settled; `key` is its stored form."""
+    act = DONE if said.done else RELEASED
+    return AuditEntry(
+        n=0,
+        at=at,
+        act=act,
+        run_id=claim.run_id,
+        prompt_id=claim.claim_id,
+        kind=CLAIM,
+        requester=creator,
+        asked=claim.operation_id,
+        asked_at=claim.at,
+        shown=key,
+        principal=said.by,
+        via=said.via,
+        where=said.where,
+        option_id=None,
+        outcome=act,
+        reason=said.reason,
+        prev="",
+        hash="",
+    )
 
 
 def _entry(

@@ -15,6 +15,9 @@ from durable_core.model import AnswerPolicy, AnswerStatus, EventDraft, Prompt, P
 NOT_YOURS: Final = "not_yours"
 ALREADY_VOTED: Final = "already_voted"
 MOVED: Final = "moved"
+TOO_OFTEN: Final = "too_often"
+LATELY_MS: Final = 60_000
+"""Within which it is counted how often somebody answers in vain."""
 CHANGING: Final = frozenset({AnswerStatus.SETTLED, AnswerStatus.COUNTED})
 """The prompt is another one afterwards, and its cards show it."""
 IDLE: Final = frozenset({AnswerStatus.REFUSED, AnswerStatus.ALREADY_SETTLED, AnswerStatus.ASIDE})
@@ -22,6 +25,9 @@ IDLE: Final = frozenset({AnswerStatus.REFUSED, AnswerStatus.ALREADY_SETTLED, Ans
 TOLD: Final = IDLE | {AnswerStatus.COUNTED}
 """Whoever answered so is owed a word."""
 _YES: Final = frozenset({PromptOutcome.APPROVED, PromptOutcome.ANSWERED})
+
+
+_BOUNDED: Final = frozenset({AnswerStatus.REFUSED, AnswerStatus.ASIDE, AnswerStatus.PENDING})
 
 
 class Asked(NamedTuple):
@@ -52,6 +58,8 @@ class Judged(NamedTuple):
 
 _SETTLED: Final = Judged(AnswerStatus.SETTLED)
 _PENDING: Final = Judged(AnswerStatus.PENDING)
+REFUSED_UNSEEN: Final = Judged(AnswerStatus.REFUSED, TOO_OFTEN)
+"""Of an answer of which nothing is kept."""
 
 
 def on_arrival(asked: Asked, answer: PromptAnswer) -> Judged:
@@ -64,6 +72,11 @@ def on_arrival(asked: Asked, answer: PromptAnswer) -> Judged:
     if answer.judge or (asked.prompt.policy is AnswerPolicy.FUNCTION and not answer.override):
         return _PENDING
     return _weighed(asked.prompt, answer)
+
+
+def bound(judged: Judged, answer: PromptAnswer) -> int | None:
+    """Return how many like it are taken within a while; None for one that changes something, or is taken whenever it comes."""
+    return answer.most if judged.status in _BOUNDED else None
 
 
 def by_worker(asked: Asked, answer: PromptAnswer, verdict: Verdict) -> Judged:

@@ -12,11 +12,13 @@ from hashlib import sha256
 from typing import Final
 
 from durable_core.errors import ContentGone
-from durable_core.model import ClaimedKey, ClaimState
+from durable_core.model import ClaimedKey, ClaimState, KeyFate
 from durable_core.stores.rows import Columns, Opener
 from durable_core.stores.sealing import Place
 
 COLUMNS: Final = "claim_id, run_id, operation, attempt, at, done_at, done_run, value"
+RETURNED: Final = ", ".join(f"c.{name}" for name in COLUMNS.split(", "))
+"""They again, of `moor_claim c`."""
 
 
 def stored(key: str) -> str:
@@ -54,3 +56,10 @@ def read(opener: Opener, name: str, row: Columns, *, claim_id: str) -> ClaimedKe
         value=opened,
         value_gone=done_at is not None and opened is None,
     )
+
+
+def fate(claim: ClaimedKey, *, busy: bool) -> KeyFate:
+    """Decide what an operator's word about a claim does; ``busy`` is the run that claimed."""
+    if claim.state is ClaimState.DONE:
+        return KeyFate.DONE
+    return KeyFate.BUSY if busy else KeyFate.SETTLED

@@ -47,9 +47,12 @@ async def claims(
     alone: bool = False,
     lease_ms: int = LEASE,
     abilities: Abilities = SESSIONS,
+    recovering: int | None = None,
 ) -> list[Claim]:
     """Take all that is due."""
-    return await store.claim(ClaimRequest(owner=owner, lease_ms=lease_ms, limit=limit, alone=alone, abilities=abilities))
+    return await store.claim(
+        ClaimRequest(owner=owner, lease_ms=lease_ms, limit=limit, alone=alone, abilities=abilities, recovering=recovering)
+    )
 
 
 async def claim_one(store: Store, owner: str = "w1", *, alone: bool = False, lease_ms: int = LEASE) -> Claim:

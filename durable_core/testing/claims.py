@@ -1,4 +1,4 @@
-"""S6–S10: what claims and leases promise.
+"""S6–S10 and S49: what claims and leases promise.
 
 What lives here: fencing, charging, taking back, what is due. What does not: what a commit writes (`commits`).
 """
@@ -55,7 +55,7 @@ async def crash(store: Store, owner: str, *, alone: bool = False) -> Claim:
 
 
 class Claims(StoreBench):
-    """Claims: S6 to S10."""
+    """Claims: S6 to S10, S49."""
 
     # ── S6 ──
     async def test_s6_of_racing_claims_one_gets_the_run(self, store: Store) -> None:
@@ -353,3 +353,47 @@ class Claims(StoreBench):
         claim, _ = await asked(store)
         await store.admit(cancel(claim.run_id))
         assert (await claim_one(store)).signals.cancel_pending
+
+    # ── S49 ──
+    async def lost(self, store: Store, clock: WindableClock, count: int) -> list[str]:
+        """Let a worker die with so many runs; their ids, the longest due first."""
+        ids = [(await store.admit(message(to_address(f"lost{n}")))).run_id for n in range(count)]
+        assert len(await claims(store, "w2", limit=count)) == count
+        clock.advance(ms(5))
+        await store.reap("w2")
+        return ids
+
+    async def test_s49_input_is_claimed_past_a_bulk_that_lost_its_worker(self, store: Store, clock: WindableClock) -> None:
+        lost = await self.lost(store, clock, 5)
+        clock.advance(ms(5))
+        fresh = [(await store.admit(message(to_address(f"new{n}")))).run_id for n in range(3)]
+        taken = [c.run_id for c in await claims(store, limit=4, recovering=2)]
+        assert set(taken[:2]) < set(lost), "the longest due still come first"
+        assert set(taken[2:]) < set(fresh)
+        (last,) = await claims(store, limit=4, recovering=0)
+        assert {*taken[2:], last.run_id} == set(fresh)
+        rest = [c.run_id for c in await claims(store, limit=4)]
+        assert sorted(taken[:2] + rest) == sorted(lost), "without a bound all is offered"
+
+    async def test_s49_a_bound_does_not_put_the_lost_before_who_waits_longer(self, store: Store, clock: WindableClock) -> None:
+        held = [(await store.admit(message(to_address(n)))).run_id for n in ("a", "b")]
+        assert len(await claims(store, "w2", limit=2)) == 2
+        waits = (await store.admit(message(to_address("c")))).run_id
+        clock.advance(ms(5))
+        await store.reap("w2")
+        assert [c.run_id for c in await claims(store, limit=1, recovering=1)] == [waits]
+        assert [c.run_id in held for c in await claims(store, limit=2, recovering=1)] == [True]
+
+    async def test_s49_what_got_input_since_waits_for_no_bulk(self, store: Store, clock: WindableClock) -> None:
+        lost = await self.lost(store, clock, 3)
+        clock.advance(ms(5))
+        await accept(store, lost[2], "are you there?")
+        (claim,) = await claims(store, recovering=0)
+        assert (claim.run_id, claim.interrupted) == (lost[2], True)
+
+    async def test_s49_a_step_ends_the_recovery(self, store: Store, clock: WindableClock) -> None:
+        (run_id,) = await self.lost(store, clock, 1)
+        (claim,) = await claims(store, recovering=1)
+        await store.commit(step_commit(claim, release=True, timer_at=clock.now_ms + MINUTE))
+        clock.advance(ms(MINUTE))
+        assert [c.run_id for c in await claims(store, recovering=0)] == [run_id]

@@ -1,4 +1,4 @@
-"""StoreContract: every promise of `store.Store`, S1 to S48, as one suite to subclass.
+"""StoreContract: every promise of `store.Store`, as one suite to subclass.
 
 What lives here: the sum of the groups. What does not: any test, each is in the module of its concept.
 """
@@ -9,6 +9,7 @@ from durable_core.testing.admission import Admissions
 from durable_core.testing.asides import Asides
 from durable_core.testing.audits import Audits
 from durable_core.testing.beside import Beside
+from durable_core.testing.bounds import Bounds
 from durable_core.testing.claims import Claims
 from durable_core.testing.commits import Commits
 from durable_core.testing.deploys import Deploys
@@ -47,6 +48,7 @@ class StoreContract(
     KeyClaims,
     Vault,
     Asides,
+    Bounds,
     Beside,
 ):
     """The promises of a store. Subclass it, implement `make`, and let pytest (asyncio mode "auto") collect the subclass.

@@ -1,6 +1,7 @@
-"""S37: what claimed keys promise.
+"""S37 and S50: what claimed keys promise.
 
-What lives here: one winner, three states, the fence, what stays when content goes. What does not: what authors see (`claiming`).
+What lives here: one winner, three states, the fence, what stays when content goes, operators. What does not: what authors see
+(`claiming`).
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from durable_core.errors import LeaseLost
+from durable_core.audit import verify
+from durable_core.errors import ContentGone, LeaseLost, NotFound
 from durable_core.ids import new_id
-from durable_core.model import Claim, ClaimedKey, ClaimState, KeyRequest
+from durable_core.model import Claim, ClaimedKey, ClaimState, KeyFate, KeyRequest, KeySettlement
 from durable_core.store import Store
-from durable_core.testing.acts import claim_one, start
+from durable_core.testing.acts import claim_one, park, start
 from durable_core.testing.bench import RACERS, StoreBench, WindableClock
-from durable_core.testing.builders import MINUTE, body, ms, step_commit
+from durable_core.testing.builders import LEASE, MINUTE, body, ms, step_commit
 
 KEY = "invoice-17"
 CLAIMED, DONE, PENDING = ClaimState.CLAIMED, ClaimState.DONE, ClaimState.PENDING
@@ -33,13 +35,18 @@ async def two(store: Store) -> tuple[Claim, Claim]:
     return await start(store, address="a"), await start(store, address="b")
 
 
+def said(claim_id: str, *, done: bool, value: bytes | None = None) -> KeySettlement:
+    """Return what an operator says."""
+    return KeySettlement(claim_id=claim_id, done=done, value=value, by="cli:operator", via="cli", reason="the bank says so")
+
+
 async def states(store: Store, claim: Claim, *keys: str) -> list[ClaimState]:
     """Ask about keys, one after another."""
     return [(await store.claim_key(about(claim, key))).state for key in keys]
 
 
 class KeyClaims(StoreBench):
-    """Claimed keys: S37."""
+    """Claimed keys: S37 and S50."""
 
     async def test_s37_of_twenty_racing_connections_one_gets_the_key(
         self, store: Store, clock: WindableClock, tmp_path: Path
@@ -212,3 +219,76 @@ class KeyClaims(StoreBench):
         await store.finish_key(about(claim), body("paid"))
         assert await store.events(claim.run_id, hidden=True) == before
         await store.commit(step_commit(claim))  # nor is the worker's place in its run another one
+
+    # ── S50 ──
+    async def test_s50_what_is_done_from_outside_is_done_for_all(self, store: Store, peer: Store) -> None:
+        mine, others = await two(store)
+        claim_id = (await store.claim_key(about(mine))).claim_id
+        await park(store, mine)
+        settled = await peer.settle_key(said(claim_id, done=True, value=body("paid")))
+        assert (settled.fate, settled.claim.state, settled.claim.run_id) == (KeyFate.SETTLED, PENDING, mine.run_id)
+        found = await store.claim_key(about(others))
+        assert (found.state, found.value, found.claim_id) == (DONE, body("paid"), claim_id)
+        again = await store.settle_key(said(claim_id, done=False))
+        assert (again.fate, again.claim.value) == (KeyFate.DONE, body("paid"))
+        assert (await store.claim_key(about(others))).state is DONE
+        assert await store.forget(mine.run_id) is False, "its value is of an open run"
+
+    async def test_s50_a_released_key_is_claimed_anew(self, store: Store, peer: Store) -> None:
+        mine, others = await two(store)
+        claim_id = (await store.claim_key(about(mine))).claim_id
+        await store.commit(step_commit(mine, end="done"))
+        assert (await peer.settle_key(said(claim_id, done=False))).fate is KeyFate.SETTLED
+        with pytest.raises(NotFound):
+            await store.settle_key(said(claim_id, done=False))
+        assert await states(store, others, KEY, KEY) == [CLAIMED, PENDING]
+
+    async def test_s50_nobody_settles_while_a_worker_is_at_it(self, store: Store, clock: WindableClock) -> None:
+        mine = await start(store)
+        claim_id = (await store.claim_key(about(mine))).claim_id
+        for done in (True, False):
+            assert (await store.settle_key(said(claim_id, done=done))).fate is KeyFate.BUSY
+        assert await store.audit() == []
+        assert (await store.claim_key(about(mine, call="0.1.0"))).claim_id == claim_id
+        clock.advance(ms(LEASE))  # whoever had it is gone
+        assert (await store.settle_key(said(claim_id, done=False))).fate is KeyFate.SETTLED
+        assert (await store.claim_key(about(mine, "another"))).state is CLAIMED, "the run is as it was"
+
+    async def test_s50_of_racing_operators_one_settles_it(self, store: Store, peer: Store) -> None:
+        mine, others = await two(store)
+        claim_id = (await store.claim_key(about(mine))).claim_id
+        await park(store, mine)
+        words = [said(claim_id, done=True, value=body(str(number))) for number in range(RACERS)]
+        both = [store, peer]
+        found = await asyncio.gather(*(both[place % 2].settle_key(word) for place, word in enumerate(words)))
+        assert [one.fate for one in found].count(KeyFate.SETTLED) == 1
+        assert {one.fate for one in found} == {KeyFate.SETTLED, KeyFate.DONE}
+        winner = next(word for word, one in zip(words, found, strict=True) if one.fate is KeyFate.SETTLED)
+        assert (await store.claim_key(about(others))).value == winner.value
+        assert len(await store.audit()) == 1
+
+    async def test_s50_who_did_it_is_in_the_audit(self, store: Store) -> None:
+        mine = await start(store)
+        claims = [(await store.claim_key(about(mine, key))).claim_id for key in ("paid", "open")]
+        await park(store, mine)
+        await store.settle_key(said(claims[0], done=True, value=body("paid")))
+        await store.settle_key(said(claims[1], done=False))
+        entries = await store.audit()
+        assert [(entry.act, entry.kind, entry.prompt_id, entry.run_id, entry.asked) for entry in entries] == [
+            ("done", "claim", claims[0], mine.run_id, "0.0.0"),
+            ("released", "claim", claims[1], mine.run_id, "0.0.0"),
+        ]
+        assert {(entry.principal, entry.via, entry.reason) for entry in entries} == {("cli:operator", "cli", "the bank says so")}
+        assert verify(entries) is None
+
+    async def test_s50_a_run_without_content_keeps_no_value(self, store: Store) -> None:
+        mine, others = await two(store)
+        claim_id = (await store.claim_key(about(mine))).claim_id
+        await store.commit(step_commit(mine, end="done"))
+        assert await store.forget(mine.run_id)
+        with pytest.raises(ContentGone):
+            await store.settle_key(said(claim_id, done=True, value=body("paid")))
+        assert await store.audit() == []
+        assert (await store.settle_key(said(claim_id, done=True))).fate is KeyFate.SETTLED
+        found = await store.claim_key(about(others))
+        assert (found.state, found.value, found.value_gone) == (DONE, None, True)

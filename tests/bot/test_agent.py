@@ -15,6 +15,8 @@ from bot.policies import never, once
 from bot.routes import address, escalate
 from bot.scripted import ScriptedModel
 from bot.tools import tool
+from durable_core.model import INTERNAL
+from tests.bot.session.actors import FakeChannel
 
 
 @tool
@@ -84,3 +86,21 @@ def test_a_request_that_would_be_put_on_no_channel_keeps_the_app_from_starting()
         "agent 'shop': tool 'a' asks at 'slack:v1:x', on no channel of this bot",
         "agent 'shop': tool 'a' asks at 'mail:v1:y', on no channel of this bot",
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("api", "the framework uses this name itself; choose another one"),  # its people would be those of API tokens
+        (INTERNAL, "the framework uses this name itself; choose another one"),  # nothing would ever be sent
+        ("a:b", "a name is 1 to 32 lower-case letters, digits, '_' or '-', a letter first"),
+        ("", "a name is 1 to 32 lower-case letters, digits, '_' or '-', a letter first"),
+    ],
+)
+def test_a_channel_has_a_name_of_its_own(name: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeChannel, "name", name)
+    with pytest.raises(BadApp) as caught:
+        Bot(agents=[Agent("shop", "scripted")], channels=[FakeChannel()]).check()
+    assert caught.value.problems == (f"channel {name!r}: {said}",)
+    monkeypatch.setattr(FakeChannel, "name", "our-chat_2")
+    Bot(agents=[Agent("shop", "scripted")], channels=[FakeChannel()]).check()

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.demo import greeting_of
 from bot.errors import ModelFailed
 from bot.history import AssistantItem, Call, Item, ResultItem, ResultStatus, Trust, UserItem
 from bot.model import Finish, Model, ModelReply, ModelRequest, ToolSpec
@@ -20,7 +21,7 @@ def said(text: str, author: str = "Alice") -> UserItem:
     return UserItem(text, author, principal="console:alice", origin="console", trust=Trust.REQUESTER, at=1)
 
 
-async def ask(*history: Item, attempt: int = 1, tools: Sequence[ToolSpec] = TOOLS) -> ModelReply:
+async def ask(*history: Item, attempt: int = 1, tools: Sequence[ToolSpec] = TOOLS, told: str = "") -> ModelReply:
     pieces: list[str] = []
 
     async def hear(text: str) -> None:
@@ -28,7 +29,7 @@ async def ask(*history: Item, attempt: int = 1, tools: Sequence[ToolSpec] = TOOL
 
     async def no_pause(_: float) -> None: ...
 
-    request = ModelRequest("", history, tools=tools, attempt=attempt, session_id="ses_1", sequence=7)
+    request = ModelRequest(told, history, tools=tools, attempt=attempt, session_id="ses_1", sequence=7)
     reply = await ScriptedModel(pause=no_pause).reply(request, hear)
     assert "".join(pieces) == reply.text
     return reply
@@ -44,6 +45,17 @@ async def test_hello_greets_by_name_and_counts_messages() -> None:
     assert later.text == "Hello Bob\\u202e! This is message 2 of this conversation."
     assert (await ask(said("<@U123> hello"))).text.startswith("Hello Alice!")
     assert (await ask(said("@Moorings: hello"))).text.startswith("Hello Alice!")
+
+
+@pytest.mark.parametrize(("deployment", "by"), [("v2", ", answered by v2"), ("v17", ", answered by v17")])
+async def test_a_later_deployment_of_the_demo_says_which_one_it_is(deployment: str, by: str) -> None:
+    reply = await ask(said("hello"), told=f"You help.{greeting_of(deployment)}")
+    assert reply.text == f"Hello Alice! This is message 1 of this conversation{by}."
+
+
+@pytest.mark.parametrize("deployment", ["", "v1", "2.0.1", "v", "vx", "main-v2"])
+def test_others_need_no_word_of_it(deployment: str) -> None:
+    assert greeting_of(deployment) == ""
 
 
 async def test_anything_else_comes_back_with_the_number_of_messages() -> None:

@@ -17,7 +17,7 @@ from durable_core.model import Claim, ClaimRequest, Incarnation, Interaction, La
 from durable_core.store import Store
 from durable_core.testing.acts import claims, park
 from durable_core.testing.builders import START_MS, message, post, step_commit, to_address
-from durable_core.worker import Held, Worker, WorkerOptions
+from durable_core.worker import PORTION, Held, Worker, WorkerOptions
 from tests.durable_core.conformance.sqlite import memory_store
 
 
@@ -81,6 +81,13 @@ async def admit(store: Store, count: int) -> list[str]:
 
 def worker(store: Store, duties: Recorded, **options: Any) -> Worker:
     return Worker(store, duties, owner="w1", deployment="d1", options=WorkerOptions(poll=0.05, **options))
+
+
+def parking(store: Store) -> Callable[[Held], Awaitable[None]]:
+    async def act(held: Held) -> None:
+        await park(store, held.claim)
+
+    return act
 
 
 async def test_no_more_runs_at_once_than_it_has_room_for_and_all_in_the_end(store: Store) -> None:
@@ -267,6 +274,68 @@ async def test_what_a_dead_neighbour_held_is_taken_at_start(store: Store) -> Non
     assert seen == [(True, 2)]
     assert (await store.run(run)).step_no == 1
     await one.drain()
+
+
+async def test_input_gets_its_place_while_a_bulk_of_lost_runs_is_taken_back(store: Store, clock: ManualClock) -> None:
+    gate = asyncio.Event()
+    lost = await admit(store, 8)
+    await store.enrol(Incarnation(owner="inc_dead", deployment="d1"))
+    assert len(await claims(store, "inc_dead", lease_ms=3_600_000)) == 8
+    clock.advance(timedelta(seconds=1))
+
+    async def act(held: Held) -> None:
+        if held.claim.run_id in lost:
+            await gate.wait()
+        await park(store, held.claim)
+
+    duties = Recorded(store, act)
+    one = worker(store, duties, concurrency=4)
+    await one.start()
+    await duties.until(lambda: len(duties.running) == 3)
+    fresh = (await store.admit(message(to_address("somebody waits")))).run_id
+    await duties.until(lambda: fresh in duties.seen and fresh not in duties.running)
+    assert (set(duties.seen) - {fresh}) < set(lost)
+    assert duties.most <= 4
+    gate.set()
+    await duties.until(lambda: len(duties.seen) == 9 and not duties.running)
+    await one.drain()
+
+
+@pytest.mark.parametrize(("places", "portion"), [(1, 1), (2, 1), (8, 6), (64, PORTION)])
+async def test_lost_runs_are_taken_back_in_portions_whatever_room_there_is(
+    store: Store, clock: ManualClock, places: int, portion: int
+) -> None:
+    lost = await admit(store, 20)
+    await store.enrol(Incarnation(owner="inc_dead", deployment="d1"))
+    assert len(await claims(store, "inc_dead", lease_ms=3_600_000, limit=20)) == 20
+    clock.advance(timedelta(seconds=1))
+    portions: list[int] = []
+    take = store.claim
+
+    async def claim(request: ClaimRequest) -> list[Claim]:
+        found = await take(request)
+        portions.append(len(found))
+        return found
+
+    store.claim = claim  # type: ignore[method-assign]
+    duties = Recorded(store, parking(store))
+    one = worker(store, duties, concurrency=places)
+    await one.start()
+    await duties.until(lambda: len(duties.seen) == 20 and not duties.running)
+    assert sorted(duties.seen) == sorted(lost)
+    assert max(portions) == portion
+    await one.drain()
+
+
+async def test_what_works_off_what_is_due_keeps_no_place(store: Store, clock: ManualClock) -> None:
+    lost = await admit(store, 8)
+    await store.enrol(Incarnation(owner="inc_dead", deployment="d1"))
+    assert len(await claims(store, "inc_dead", lease_ms=3_600_000)) == 8
+    clock.advance(timedelta(seconds=1))
+    duties = Recorded(store, parking(store))
+    assert await worker(store, duties, concurrency=4).until_idle() == 8
+    assert duties.most == 4
+    assert sorted(duties.seen) == sorted(lost)
 
 
 async def test_what_is_owed_is_sent_once_in_order(store: Store) -> None:

@@ -4,7 +4,7 @@ import { ApiError, follow, get, part } from "./api.js";
 import { restoreOutgoing, setUpComposer } from "./compose.js";
 import { announce, byId } from "./dom.js";
 import { closeDrawer, setUpFrame } from "./frame.js";
-import { drawPanel, setUpPanel, tookClock } from "./panel.js";
+import { drawPanel, setUpPanel, tookClock, tookDeployment } from "./panel.js";
 import { drawCast, drawThreads } from "./side.js";
 import { drawChips, drawThread, setUpThread } from "./thread.js";
 import { drawTurns, pill, setUpInspector } from "./turns.js";
@@ -17,7 +17,7 @@ const state = {
   cast: [], threads: [], viewer: sessionStorage.getItem("moorings.viewer") ?? localStorage.getItem("moorings.viewer"),
   threadId: null, place: NEW, thread: null, messages: [], turns: [], live: null, agent: null,
   outgoing: restoreOutgoing(), notes: new Map(), forms: new Map(), redraw: new Map(), worker: { state: "up", pid: null },
-  online: true, late: false, loaded: false, loading: false, locked: false, revokes: false, moves: false, ahead: 0, problem: null, jump: true,
+  online: true, late: false, loaded: false, loading: false, locked: false, revokes: false, moves: false, deploys: false, deployment: { runs: "", stage: null }, ahead: 0, problem: null, jump: true,
 };
 let stream = null, lateTimer = 0, hideTimer = 0;
 
@@ -75,8 +75,8 @@ function reader(read) {
 }
 
 const loadState = reader(async () => {
-  const { cast, threads, revokes, moves = false, ahead_ms: ahead } = await get("state");
-  Object.assign(state, { cast, threads, revokes, moves, loaded: true });
+  const { cast, threads, revokes, moves = false, deploys = false, ahead_ms: ahead } = await get("state");
+  Object.assign(state, { cast, threads, revokes, moves, deploys, loaded: true });
   tookClock(state, ahead);
   if (!cast.some((member) => member.id === state.viewer)) state.viewer = cast[0]?.id ?? null;
 });
@@ -157,6 +157,10 @@ function changed(change) {
   else if (change.kind === "live" && mine) { state.live = change.text === null ? null : change; drawSoon(); }
   else if (change.kind === "clock") {
     if (tookClock(state, change.ahead_ms)) Promise.all([loadThread(), loadTurns()]);
+  } else if (change.kind === "deployment") {
+    if (change.runs !== state.deployment.runs) loadTurns();
+    tookDeployment(state, change);
+    drawSoon();
   } else if (change.kind === "worker") {
     if (change.state === "restarting") state.live = null;
     if (change.state !== state.worker.state) announce(change.state === "up" ? "The worker is up" : "The worker restarts");

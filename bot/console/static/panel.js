@@ -10,10 +10,15 @@ export function drawPanel(state) {
   const { state: worker, pid } = state.worker;
   byId("worker").textContent = worker === "restarting" ? "restarting" : pid ? `pid ${pid}` : "SIGKILL";
   byId("move").hidden = !state.moves;
+  const { runs, next, leaves, stage } = state.deployment;
+  byId("deploy").hidden = !state.deploys || !runs;
+  byId("deploy-name").textContent = `Deploy ${next}`;
+  byId("deploy-state").textContent = stage === "starting" ? `${next} starts` : stage === "draining" ? `${leaves} drains` : "rolling";
   byId("revoke").hidden = !state.revokes;
   byId("revoke-whose").textContent = speaker(state) ? `of ${speaker(state).name}` : "";
   setOff("kill", worker === "restarting" || !state.online);
   setOff("move", !state.online);
+  setOff("deploy", stage !== null || !state.online);
   setOff("revoke", !state.online);
   const ahead = byId("ahead");
   ahead.hidden = state.ahead === 0;
@@ -29,6 +34,23 @@ export function tookClock(state, ahead = 0) {
   return news;
 }
 
+/** Take over how a deploy goes on, and say so at its turns. */
+export function tookDeployment(state, change) {
+  const before = state.deployment;
+  state.deployment = change;
+  if (!before.runs) return;
+  const words = change.failed && change.failed !== before.failed ? `${change.failed} ${change.runs} works on.`
+    : change.runs !== before.runs ? `${change.runs} takes what comes. ${change.leaves} finishes what it has begun, or hands it over.`
+      : before.stage === "draining" && change.stage === null ? `${change.runs} is deployed. Cards that wait are as they were: a click goes on with them.`
+        : "";
+  if (words) say(words);
+}
+
+function say(words) {
+  byId("panel-note").textContent = words;
+  announce(words);
+}
+
 export function setUpPanel(state, { draw }) {
   press("kill", "The worker was not killed.", async () => {
     const { pid } = await post("worker/kill");
@@ -38,6 +60,10 @@ export function setUpPanel(state, { draw }) {
     const { ahead_ms: ahead } = await post("clock");
     tookClock(state, ahead);
     return "Three days have passed. What was due by now comes due: reminders, expiries, durable sleeps.";
+  });
+  press("deploy", "Nothing was deployed.", async () => {
+    const { deployment } = await post("deployments");
+    return `${deployment} starts beside ${state.deployment.runs}.`;
   });
   press("revoke", "Nothing was revoked.", async () => {
     const whose = speaker(state);
@@ -50,13 +76,11 @@ export function setUpPanel(state, { draw }) {
   function press(id, inVain, act) {
     byId(id).addEventListener("click", async () => {
       if (byId(id).getAttribute("aria-disabled") === "true" || !speaker(state)) return;
-      const note = byId("panel-note");
       try {
-        note.textContent = await act();
+        say(await act());
       } catch (error) {
-        note.textContent = `${error.message} ${inVain}`;
+        say(`${error.message} ${inVain}`);
       }
-      announce(note.textContent);
       draw();
     });
   }

@@ -15,7 +15,7 @@ function stepNode(step, open) {
   return h("li", { class: `step ${step.state}` },
     h("button", { type: "button", "data-focus": "step", on: { click: open } },
       h("span", { class: `knob ${step.state}` }, h("span", { class: "hidden" }, STATES[step.state])),
-      h("span", {}, h("b", {}, step.label), step.by && h("span", { class: "by", title: `Deployment ${step.by}` }, step.by), step.note && h("small", {}, step.note), bar),
+      h("span", {}, h("b", {}, step.label), step.by && [" ", h("span", { class: "by", title: `Deployment ${step.by}` }, step.by)], step.note && h("small", {}, step.note), bar),
       duration));
 }
 

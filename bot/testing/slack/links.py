@@ -15,6 +15,7 @@ _MRKDWN: Final = re.compile(r"<((?:https?://|mailto:)[^|>\s]+)(?:\|[^>]*)?>")
 _MARKDOWN: Final = re.compile(r"(?<!\\)\]\(\s*<?((?:https?://|mailto:)[^\s()<>]+)|(?<!\\)<((?:https?://|mailto:)[^\s<>]+)>")
 _BARE: Final = re.compile(r"(?<![\w/(<|\[])(?:https?://|www\.)[^\s<>|)\]]+[^\s<>|)\].,;:!?”]", re.IGNORECASE)
 _CODE: Final = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
+_FENCED: Final = re.compile(r"^ {0,3}(`{3,})[^`\n]*$.*?(?:^ {0,3}\1`*[ ]*$|\Z)", re.DOTALL | re.MULTILINE)  # CommonMark 0.31 §4.5
 
 
 def links_of(text: str, blocks: list[Json]) -> tuple[str, ...]:
@@ -26,7 +27,7 @@ def links_of(text: str, blocks: list[Json]) -> tuple[str, ...]:
 def _of_block(block: Json) -> Iterator[str]:
     match block["type"]:
         case "markdown":
-            prose = _CODE.sub(" ", str(block["text"]))
+            prose = _CODE.sub(" ", _FENCED.sub(" ", str(block["text"])))
             yield from (one or other for one, other in _MARKDOWN.findall(prose))
             yield from _BARE.findall(_MARKDOWN.sub(" ", prose))
         case "actions":

@@ -26,15 +26,35 @@ TAKABLE: Final = """
     AND (stranded_code IS NULL OR stranded_code <> $5) AND last_at >= $6::bigint
 """
 """What one worker may take, once it is due (CORE 10); the parameters are `able`'s."""
-# The time comes along, due runs or none. As a scalar subquery it serves as a bound of the index scan.
-_DUE: Final = f"""
-    WITH t AS MATERIALIZED (SELECT {now("$10")} AS now),
+_RECOVERING: Final = "(interrupted = 1 AND last_at < wake_at)"
+_SOME: Final = f"""
+    SELECT run_id AS id, wake_at AS due_at, crashes AS crashed FROM moor_run
+    WHERE {TAKABLE} AND wake_at <= ({{until}}) AND {{which}}
+    ORDER BY wake_at LIMIT {{limit}} FOR UPDATE SKIP LOCKED
+"""
+_UNTIL: Final = "SELECT CASE WHEN count(*) < {limit}::bigint THEN (SELECT now FROM t) ELSE max(due_at) END FROM others"
+
+
+def due(*, time: str, limit: str, recovering: str, crashes: str) -> str:
+    """Return the parts of a statement that lock what is due: `t` has the time, `due` the runs' `id`, `due_at` and `crashed`.
+
+    Those that lost their worker and got nothing from anybody since are looked for apart, so that others come past them (S49).
+    """
+    others = _SOME.format(until="SELECT now FROM t", which=f"NOT {_RECOVERING} AND {crashes}", limit=limit)
+    lost = _SOME.format(until=_UNTIL.format(limit=limit), which=f"{_RECOVERING} AND {crashes}", limit=recovering)
+    # the time as a scalar subquery serves as a bound of the index scan
+    return f"""
+    t AS MATERIALIZED (SELECT {now(time)} AS now),
+    others AS MATERIALIZED ({others}), lost AS MATERIALIZED ({lost}),
     due AS MATERIALIZED (
-        SELECT run_id, crashes >= $7::bigint AS crasher, wake_at FROM moor_run
-        WHERE {TAKABLE} AND wake_at <= (SELECT now FROM t) AND ($8::boolean OR crashes < $7::bigint)
-        ORDER BY wake_at LIMIT $9 FOR UPDATE SKIP LOCKED
-    )
-    SELECT t.now, due.run_id, due.crasher FROM t LEFT JOIN due ON true ORDER BY due.wake_at
+        SELECT * FROM (SELECT * FROM others UNION ALL SELECT * FROM lost) x ORDER BY due_at LIMIT {limit}
+    )"""
+
+
+# The time comes along, due runs or none.
+_DUE: Final = f"""
+    WITH {due(time="$10", limit="$9", recovering="$11", crashes="($8::boolean OR crashes < $7::bigint)")}
+    SELECT t.now, due.id, due.crashed >= $7::bigint FROM t LEFT JOIN due ON true ORDER BY due.due_at
 """
 _TAKE: Final = f"""
     UPDATE moor_run SET
@@ -108,12 +128,13 @@ async def claim(tx: Tx, request: ClaimRequest, *, sweep: bool) -> list[tuple[Cla
     """
     if sweep:
         await lose_expired(tx)
-    found = await tx.all(_DUE, *able(request.abilities), ALONE_AFTER_CRASHES, request.alone, request.limit, tx.override)
+    able_to, wanted_most = able(request.abilities), (request.limit, tx.override, request.recovering)
+    found = await tx.all(_DUE, *able_to, ALONE_AFTER_CRASHES, request.alone, *wanted_most)
     tx.note_now(found[0][0])
-    due = [(run_id, crasher) for _, run_id, crasher in found if run_id is not None]
-    if due and due[0][1]:
-        due = due[:1]
-    wanted = [run_id for run_id, crasher in due if not crasher or len(due) == 1]
+    offered = [(run_id, crasher) for _, run_id, crasher in found if run_id is not None]
+    if offered and offered[0][1]:
+        offered = offered[:1]
+    wanted = [run_id for run_id, crasher in offered if not crasher or len(offered) == 1]
     if not wanted:
         return []
     at = await tx.now()

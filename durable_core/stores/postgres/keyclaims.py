@@ -1,4 +1,4 @@
-"""Claimed keys: claiming, finishing and releasing one, under the fence of the run that asks.
+"""Claimed keys: claiming, finishing and releasing one, under the fence of the run that asks; settling one from outside.
 
 What lives here: statements. What does not: how a key is stored and read (`stores/keyclaims.py`).
 """
@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from durable_core.errors import Broken
-from durable_core.model import ClaimedKey, KeyRequest
-from durable_core.stores import keyclaims
-from durable_core.stores.keyclaims import COLUMNS
+from durable_core.errors import Broken, ContentGone, NotFound
+from durable_core.model import ClaimedKey, KeyFate, KeyRequest, KeySettled, KeySettlement
+from durable_core.stores import auditing, keyclaims
+from durable_core.stores.keyclaims import RETURNED
 from durable_core.stores.postgres.runs import fence
+from durable_core.stores.postgres.sql import now
 from durable_core.stores.postgres.tx import Row, Tx
 
-_RETURNED: Final = ", ".join(f"c.{name}" for name in COLUMNS.split(", "))
 # The unique key decides races; the loser waits for the winner's transaction and reads its row.
 _CLAIM: Final = f"""
     INSERT INTO moor_claim AS c (key, claim_id, run_id, operation, attempt, at) VALUES ($1, $2, $3, $4, $5, $6)
-    ON CONFLICT (key) DO UPDATE SET at = c.at RETURNING {_RETURNED}
+    ON CONFLICT (key) DO UPDATE SET at = c.at RETURNING {RETURNED}
 """
 # What is done stays as it was first said, also when the claim was released meanwhile or is another one's by now.
 _FINISH: Final = f"""
@@ -27,8 +27,15 @@ _FINISH: Final = f"""
     ON CONFLICT (key) DO UPDATE SET
         done_at = coalesce(c.done_at, excluded.done_at), done_run = coalesce(c.done_run, excluded.done_run),
         value = CASE WHEN c.done_at IS NULL THEN excluded.value ELSE c.value END
-    RETURNING {_RETURNED}
+    RETURNING {RETURNED}
 """
+_WHOSE: Final = "SELECT run_id FROM moor_claim WHERE claim_id = $1"
+_RUN: Final = f"""
+    SELECT creator, session_key, owner IS NOT NULL AND lease_until > {now("$2")}, greatest(last_at, {now("$2")})
+    FROM moor_run WHERE run_id = $1 FOR UPDATE
+"""
+_FOUND: Final = f"SELECT c.key, {RETURNED} FROM moor_claim c WHERE c.claim_id = $1 FOR UPDATE"
+_DONE: Final = "UPDATE moor_claim SET done_at = $1, done_run = run_id, value = $2 WHERE key = $3"
 _RELEASE: Final = "DELETE FROM moor_claim WHERE key = $1 AND claim_id = $2 AND done_at IS NULL"
 
 
@@ -61,6 +68,36 @@ async def release(tx: Tx, request: KeyRequest) -> None:
     """
     await fence(tx, request.run_id, request.epoch)
     await tx.run(_RELEASE, keyclaims.stored(request.key), request.claim_id)
+
+
+async def settle(tx: Tx, said: KeySettlement) -> KeySettled:
+    """Say from outside what became of a pending claim. The run is locked first (CORE 4): nobody takes it meanwhile.
+
+    Raises:
+        NotFound: nothing is claimed by that id.
+        ContentGone: the value can't be kept, since the run's content was deleted.
+    """
+    whose = await tx.one(_WHOSE, said.claim_id)
+    run = None if whose is None else await tx.one(_RUN, whose[0], tx.override)
+    row = None if run is None else await tx.one(_FOUND, said.claim_id)
+    if whose is None or run is None or row is None:
+        raise NotFound("claim", said.claim_id)
+    creator, wrapped, busy, at = run
+    tx.note_key(whose[0], wrapped)
+    name, *columns = row
+    if columns[-1]:
+        await tx.know(columns[-2])
+    claim = keyclaims.read(tx, name, columns, claim_id="")
+    fate = keyclaims.fate(claim, busy=busy)
+    if fate is KeyFate.SETTLED:
+        if said.done:
+            if said.value is not None and not wrapped:
+                raise ContentGone(claim.run_id)
+            await tx.run(_DONE, at, tx.seal_optional(claim.run_id, said.value, keyclaims.value(name)), name)
+        else:
+            await tx.run(_RELEASE, name, said.claim_id)
+        tx.entries.append(auditing.of_claim(claim, name, said, creator=creator, at=at))
+    return KeySettled(fate=fate, claim=claim)
 
 
 def _first(request: KeyRequest, at: int) -> tuple[str | int, ...]:

@@ -43,6 +43,15 @@ _INTERACTION: Final = """
          aside)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 """
+# refused, or beside the answer, by the index of a prompt's audit, newest first; and what waits for a worker
+_LATELY: Final = """
+    SELECT (
+        SELECT count(*) FROM (
+            SELECT at FROM moor_audit WHERE prompt_id = $1 AND principal = $2 AND act IN ('refused', 'aside')
+            ORDER BY n DESC LIMIT $3
+        ) lately WHERE at > $4
+    ) + (SELECT count(*) FROM moor_interaction WHERE run_id = $5 AND prompt_id = $1 AND principal = $2 AND status IS NULL)
+"""
 _STORED: Final = """
     SELECT a.run_id, a.outcome, a.detail, i.prompt_id
     FROM moor_admission a LEFT JOIN moor_interaction i ON i.run_id = a.run_id AND i.interaction_id = a.submission_id
@@ -65,6 +74,9 @@ async def answer(tx: Tx, answer: PromptAnswer) -> AnswerReceipt:
     if known is not None:
         return replace(await _found(tx, known.submission_id), deduplicated=True)
     judged = judging.on_arrival(asked, answer)
+    most = judging.bound(judged, answer)
+    if most is not None and await _lately(tx, asked, answer, most) >= most:
+        return receipt(answer.submission_id, judging.REFUSED_UNSEEN, asked.prompt)
     pending = judged.status is AnswerStatus.PENDING
     seq, prompt = 0, asked.prompt
     if pending:
@@ -169,6 +181,13 @@ def receipt(submission_id: str, judged: Judged, prompt: Prompt) -> AnswerReceipt
     return AnswerReceipt(
         status=judged.status, submission_id=submission_id, run_id=prompt.run_id, reason=judged.reason, prompt=prompt
     )
+
+
+async def _lately(tx: Tx, asked: Asked, answer: PromptAnswer, most: int) -> int:
+    """Count what somebody answered in vain, or has to be looked at."""
+    since = asked.at - judging.LATELY_MS
+    row = await tx.one(_LATELY, answer.prompt_id, answer.principal, most, since, asked.prompt.run_id)
+    return 0 if row is None else int(row[0])
 
 
 async def _settle(tx: Tx, run_id: str, answer: PromptAnswer) -> runs.Entry:

@@ -32,6 +32,8 @@ from durable_core.model import (
     Incarnation,
     Interaction,
     KeyRequest,
+    KeySettled,
+    KeySettlement,
     Lane,
     Postponed,
     Prompt,
@@ -288,6 +290,9 @@ class PostgresStore(Store):
 
     async def release_key(self, request: KeyRequest) -> None:
         await self._database.write(lambda tx: keyclaims.release(tx, request))
+
+    async def settle_key(self, settlement: KeySettlement) -> KeySettled:
+        return await self._database.write(lambda tx: keyclaims.settle(tx, settlement))
 
     # ── the vault ──
 

@@ -17,20 +17,14 @@ from durable_core.errors import ContentGone, DurableError
 from durable_core.model import ALONE_AFTER_CRASHES, Claim, ClaimRequest
 from durable_core.stores import rows
 from durable_core.stores.postgres import loading
-from durable_core.stores.postgres.claims import TAKABLE, able
+from durable_core.stores.postgres.claims import able, due
 from durable_core.stores.postgres.loading import ALONG, Position
-from durable_core.stores.postgres.sql import now
 from durable_core.stores.postgres.tx import UNOPENABLE, Row
 from durable_core.stores.sealing import Place, Sealing
 
 _COMMAND: Final = "c." + rows.COMMAND.replace(", ", ", c.")
 _TAKE: Final = f"""
-    WITH t AS MATERIALIZED (SELECT {now("$9")} AS now),
-    due AS MATERIALIZED (
-        SELECT run_id AS id, wake_at AS due_at FROM moor_run
-        WHERE {TAKABLE} AND wake_at <= (SELECT now FROM t) AND crashes < $7::bigint
-        ORDER BY wake_at LIMIT $8 FOR UPDATE SKIP LOCKED
-    ),
+    WITH {due(time="$9", limit="$8", recovering="$12", crashes="crashes < $7::bigint")},
     taken AS (
         UPDATE moor_run SET
             owner = $10, lease_until = t.now + $11::bigint, epoch = epoch + 1, attempt = attempt + 1, wake_at = NULL,
@@ -59,8 +53,8 @@ class Taken(NamedTuple):
 
 def take(request: ClaimRequest, override: int | None) -> tuple[str, list[Any]]:
     """Return the statement that takes what is due; not for one that takes a run by itself."""
-    args = [*able(request.abilities), ALONE_AFTER_CRASHES, request.limit, override, request.owner, request.lease_ms]
-    return _TAKE, args
+    able_to, room = able(request.abilities), (request.limit, override, request.owner, request.lease_ms, request.recovering)
+    return _TAKE, [*able_to, ALONE_AFTER_CRASHES, *room]
 
 
 def read(sealing: Sealing, found: Sequence[Row]) -> list[Taken]:

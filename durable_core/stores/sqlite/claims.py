@@ -38,11 +38,16 @@ TAKABLE: Final = """
     AND (stranded_code IS NULL OR stranded_code <> :code) AND last_at >= :since
 """
 """What one worker may take, once it is due (CORE 10)."""
+_RECOVERING: Final = "(interrupted = 1 AND last_at < wake_at)"
+"""Lost its worker, and got nothing from anybody since (S49)."""
 _DUE: Final = f"""
-    SELECT run_id, crashes >= :alone_after FROM moor_run
-    WHERE {TAKABLE} AND wake_at <= :now AND (:alone OR crashes < :alone_after)
+    SELECT run_id, crashes >= :alone_after, wake_at FROM moor_run
+    WHERE {TAKABLE} AND wake_at <= :until AND (:alone OR crashes < :alone_after) AND {{which}}
     ORDER BY wake_at LIMIT :limit
 """
+_ALL: Final = _DUE.format(which="1")
+_LOST: Final = _DUE.format(which=_RECOVERING)
+_OTHERS: Final = _DUE.format(which=f"NOT {_RECOVERING}")
 _TAKE: Final = f"""
     UPDATE moor_run SET
         owner = :owner, lease_until = :lease_until, epoch = epoch + 1, attempt = attempt + 1, wake_at = NULL,
@@ -101,20 +106,11 @@ _RECORDS: Final = f"SELECT {rows.RECORD} FROM moor_record WHERE run_id = ? AND s
 def claim(tx: Tx, request: ClaimRequest) -> list[Claim]:
     """Take due runs, the longest due first. A run that crashed its workers is taken by itself or not at all."""
     lose_expired(tx)
-    due = tx.all(
-        _DUE,
-        {
-            "now": tx.now,
-            "limit": request.limit,
-            **rows.abilities(request.abilities),
-            "alone": request.alone,
-            "alone_after": ALONE_AFTER_CRASHES,
-        },
-    )
+    due = _due(tx, request)
     if due and due[0][1]:
         due = due[:1]
     taken = []
-    for run_id, crasher in due:
+    for run_id, crasher, _ in due:
         if not crasher or len(due) == 1:
             got = tx.apart(lambda run_id=run_id: _take(tx, request, run_id))  # type: ignore[misc]
             if isinstance(got, DurableError):
@@ -215,6 +211,28 @@ def open_prompts(tx: Tx, run_id: str, *, opener: rows.Opener | None = None) -> t
 def records(tx: Tx, run_id: str, step_n: int) -> tuple[Record, ...]:
     """Return what a step recorded, in order."""
     return tuple(rows.record(tx, row) for row in tx.all(_RECORDS, (run_id, step_n)))
+
+
+def _due(tx: Tx, request: ClaimRequest) -> list[Row]:
+    """Return what to take; what lost its worker is looked for apart, so that others come past it (S49)."""
+    limit = request.limit
+    given = {
+        "until": tx.now,
+        "limit": limit,
+        **rows.abilities(request.abilities),
+        "alone": request.alone,
+        "alone_after": ALONE_AFTER_CRASHES,
+    }
+    if request.recovering is None:
+        return tx.all(_ALL, given)
+    others = tx.all(_OTHERS, given)
+    given["until"] = tx.now if len(others) < limit else others[-1][2]
+    lost = tx.all(_LOST, {**given, "limit": request.recovering})
+    return sorted((*lost, *others), key=_woken_at)[:limit] if lost else others
+
+
+def _woken_at(row: Row) -> int:
+    return int(row[2])
 
 
 def _take(tx: Tx, request: ClaimRequest, run_id: str) -> Claim:

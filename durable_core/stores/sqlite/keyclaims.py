@@ -1,4 +1,4 @@
-"""Claimed keys: claiming, finishing and releasing one, under the fence of the run that asks.
+"""Claimed keys: claiming, finishing and releasing one, under the fence of the run that asks; settling one from outside.
 
 What lives here: statements. What does not: how a key is stored and read (`stores/keyclaims.py`).
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from durable_core.errors import Broken
-from durable_core.model import ClaimedKey, KeyRequest
-from durable_core.stores import keyclaims
-from durable_core.stores.keyclaims import COLUMNS
+from durable_core.errors import Broken, ContentGone, NotFound
+from durable_core.model import ClaimedKey, KeyFate, KeyRequest, KeySettled, KeySettlement
+from durable_core.stores import auditing, keyclaims
+from durable_core.stores.keyclaims import COLUMNS, RETURNED
 from durable_core.stores.sqlite.runs import fence
 from durable_core.stores.sqlite.tx import Row, Tx
 
@@ -28,6 +28,13 @@ _FINISH: Final = f"""
         value = CASE WHEN done_at IS NULL THEN excluded.value ELSE value END
     RETURNING {COLUMNS}
 """
+_FOUND: Final = f"""
+    SELECT c.key, r.creator, r.session_key, r.owner IS NOT NULL AND r.lease_until > :now, max(r.last_at, :now), {RETURNED}
+    FROM moor_claim c JOIN moor_run r ON r.run_id = c.run_id WHERE c.claim_id = :claim_id
+"""
+_DONE: Final = (
+    "UPDATE moor_claim SET done_at = ?, done_run = run_id, value = ? WHERE key = ? AND claim_id = ? AND done_at IS NULL"
+)
 _RELEASE: Final = "DELETE FROM moor_claim WHERE key = ? AND claim_id = ? AND done_at IS NULL"
 
 
@@ -60,6 +67,30 @@ def release(tx: Tx, request: KeyRequest) -> None:
     """
     fence(tx, request.run_id, request.epoch)
     tx.run(_RELEASE, (keyclaims.stored(request.key), request.claim_id))
+
+
+def settle(tx: Tx, said: KeySettlement) -> KeySettled:
+    """Say from outside what became of a pending claim.
+
+    Raises:
+        NotFound: nothing is claimed by that id.
+        ContentGone: the value can't be kept, since the run's content was deleted.
+    """
+    row = tx.one(_FOUND, {"claim_id": said.claim_id, "now": tx.now})
+    if row is None:
+        raise NotFound("claim", said.claim_id)
+    name, creator, wrapped, busy, at, *columns = row
+    claim = keyclaims.read(tx, name, tuple(columns), claim_id="")
+    fate = keyclaims.fate(claim, busy=bool(busy))
+    if fate is KeyFate.SETTLED:
+        if said.done:
+            if said.value is not None and not wrapped:
+                raise ContentGone(claim.run_id)
+            tx.run(_DONE, (at, tx.seal_optional(claim.run_id, said.value, keyclaims.value(name)), name, said.claim_id))
+        else:
+            tx.run(_RELEASE, (name, said.claim_id))
+        tx.entries.append(auditing.of_claim(claim, name, said, creator=creator, at=at))
+    return KeySettled(fate=fate, claim=claim)
 
 
 def _first(request: KeyRequest, at: int) -> tuple[str | int, ...]:

@@ -39,6 +39,18 @@ _INTERACTION: Final = """
          aside)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
+# refused, or beside the answer, by the index of a prompt's audit, newest first; and what waits for a worker
+_LATELY: Final = """
+    SELECT (
+        SELECT count(*) FROM (
+            SELECT at FROM moor_audit WHERE prompt_id = :prompt AND principal = :who AND act IN ('refused', 'aside')
+            ORDER BY n DESC LIMIT :most
+        ) lately WHERE at > :since
+    ) + (
+        SELECT count(*) FROM moor_interaction
+        WHERE run_id = :run AND prompt_id = :prompt AND principal = :who AND status IS NULL
+    )
+"""
 _STORED: Final = """
     SELECT a.run_id, a.outcome, a.detail, i.prompt_id
     FROM moor_admission a LEFT JOIN moor_interaction i ON i.run_id = a.run_id AND i.interaction_id = a.submission_id
@@ -61,6 +73,9 @@ def answer(tx: Tx, answer: PromptAnswer) -> AnswerReceipt:
     if known is not None:
         return _repeated(tx, known.submission_id)
     judged = judging.on_arrival(asked, answer)
+    most = judging.bound(judged, answer)
+    if most is not None and _lately(tx, asked, answer, most) >= most:
+        return receipt(answer.submission_id, judging.REFUSED_UNSEEN, asked.prompt)
     pending = judged.status is AnswerStatus.PENDING
     seq, prompt = 0, asked.prompt
     if pending:
@@ -161,6 +176,14 @@ def receipt(submission_id: str, judged: Judged, prompt: Prompt) -> AnswerReceipt
     return AnswerReceipt(
         status=judged.status, submission_id=submission_id, run_id=prompt.run_id, reason=judged.reason, prompt=prompt
     )
+
+
+def _lately(tx: Tx, asked: Asked, answer: PromptAnswer, most: int) -> int:
+    """Count what somebody answered in vain, or has to be looked at."""
+    since = asked.at - judging.LATELY_MS
+    about = {"prompt": answer.prompt_id, "who": answer.principal, "most": most, "since": since, "run": asked.prompt.run_id}
+    row = tx.one(_LATELY, about)
+    return 0 if row is None else int(row[0])
 
 
 def _settle(tx: Tx, run_id: str, answer: PromptAnswer) -> runs.Entry:

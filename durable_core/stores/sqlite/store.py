@@ -28,6 +28,8 @@ from durable_core.model import (
     Incarnation,
     Interaction,
     KeyRequest,
+    KeySettled,
+    KeySettlement,
     Lane,
     Postponed,
     Prompt,
@@ -207,6 +209,9 @@ class SqliteStore(Living):
 
     async def release_key(self, request: KeyRequest) -> None:
         await self._writer.run(lambda tx: keyclaims.release(tx, request))
+
+    async def settle_key(self, settlement: KeySettlement) -> KeySettled:
+        return await self._writer.run(lambda tx: keyclaims.settle(tx, settlement))
 
     # ── the vault ──
 

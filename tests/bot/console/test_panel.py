@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from aiohttp import web
@@ -14,10 +14,16 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from bot.console.page import install_console
 from bot.console.panel import Panel
+from bot.console.port import NothingToDeploy
 from bot.moved import MOST_AHEAD_MS, MarkKind, Moved, MovedClock, MovedFile
+from bot.processes import WorkerProcess
+from bot.rolling import RollingWorker
 from tests.bot.console import stories
 from tests.bot.console.fake_port import FakePort
 from tests.durable_core.conformance.sqlite import new_file
+
+if TYPE_CHECKING:
+    from durable_core.store import Store
 
 KEY = "the-key"
 API = "/console/api"
@@ -97,3 +103,56 @@ async def test_dev_tells_the_moved_time_and_moves_nothing(file: MovedFile) -> No
         assert (await posted(client, "clock"))[0] == 404
         [turn] = (await (await client.get(f"{API}/threads/t1/timeline")).json())["turns"]
         assert 59_000 <= turn["steps"][0]["duration_ms"] < 3_600_000
+
+
+# ── deploys ──
+
+
+class Nobody:
+    """A store in which no worker ever enrols."""
+
+    async def rows(self, _sql: str, _given: object) -> list[tuple[object, ...]]:
+        return []
+
+
+async def rolling(file: MovedFile, command: list[str]) -> Panel:
+    roller = RollingWorker(lambda name: WorkerProcess(["sleep", "600"] if name == "v1" else command), "v1")
+    await roller.start()
+    return Panel(file, database=file.path.parent / "moorings.db", store=cast("Store", Nobody()), roller=roller, demo=True)
+
+
+async def test_only_one_deploy_at_a_time_is_begun(file: MovedFile) -> None:
+    panel = await rolling(file, ["sleep", "600"])
+    assert panel.roller is not None
+    async with served(panel) as client:
+        await client.get(f"/console/?k={KEY}")
+        assert await posted(client, "deployments") == (202, {"deployment": "v2"})
+        status, body = await posted(client, "deployments")
+        assert (status, body["error"]["code"]) == (409, "rollout_under_way")
+        [told] = [change for change in panel.changes() if change["kind"] == "deployment"]
+        assert (told["runs"], told["next"], told["stage"], told["leaves"]) == ("v1", "v2", "starting", None)
+    await panel.roller.stop(seconds=5)
+    assert file.read().deployment == 1
+
+
+async def test_a_deploy_that_comes_to_nothing_is_told(file: MovedFile, caplog: pytest.LogCaptureFixture) -> None:
+    panel, changed = await rolling(file, ["/no/such/program"]), asyncio.Event()
+    assert panel.roller is not None
+    panel.changed = changed.set
+    await panel.deploy()
+    async with asyncio.timeout(30):
+        await changed.wait()
+    assert panel.changes()[-1]["failed"] == "The new worker could not be started."
+    assert panel.changes()[-1]["runs"] == "v1"
+    assert "a deploy came to nothing" in caplog.text
+    await panel.roller.stop(seconds=5)
+    assert (file.read().deployment, panel.marks()) == (1, ())
+
+
+async def test_dev_has_nothing_to_deploy(file: MovedFile) -> None:
+    async with served(panel_on(file, demo=False)) as client:
+        await client.get(f"/console/?k={KEY}")
+        assert (await (await client.get(f"{API}/state")).json())["deploys"] is False
+        assert (await posted(client, "deployments"))[0] == 404
+    with pytest.raises(NothingToDeploy):
+        await panel_on(file).deploy()

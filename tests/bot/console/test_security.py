@@ -95,6 +95,8 @@ async def test_this_machine_is_let_in(port: int, headers: dict[str, str]) -> Non
         {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"},
         {"X-Forwarded-For": "203.0.113.9"},
         {"Forwarded": "for=203.0.113.9"},
+        {"X-Real-IP": "203.0.113.9"},
+        {"Via": "1.1 proxy"},
     ],
 )
 async def test_others_are_refused_in_a_sentence(port: int, headers: dict[str, str]) -> None:

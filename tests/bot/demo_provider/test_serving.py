@@ -62,3 +62,9 @@ def test_only_the_demo_may_call_itself(tmp_path: Path, monkeypatch: pytest.Monke
     settings = launch.own_settings(app, tmp_path, environ=launch._environ(app, ORIGIN))
     assert settings.public_url == found
     assert settings.trusted_origins == ((ORIGIN,) if app == launch.DEMO_APP else ())
+
+
+def test_the_demo_names_its_deployments_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOORINGS_DEPLOYMENT", "2.7")
+    assert launch._environ(launch.DEMO_APP, ORIGIN, deployment="v3")["MOORINGS_DEPLOYMENT"] == "v3"
+    assert launch._environ("app:bot", ORIGIN, deployment="v3")["MOORINGS_DEPLOYMENT"] == "2.7"

@@ -131,6 +131,21 @@ async def test_what_an_account_brought_is_not_shown_to_the_turns_of_others(provi
         await posted(slack, asked, "[fetched with Alice's account; not shown here]")
 
 
+async def test_nor_whose_account_it_is_there(provider: Authority, tracker: OAuthConnection) -> None:
+    @workflow
+    async def visit(ctx: WorkflowContext, service: str) -> str:
+        """Say which account it is."""
+        return (await ctx.authorize(tracker)).account
+
+    provider.polled = [GRANT]
+    async with thread(visit, model=Obeying(), connections=[tracker]) as (slack, app):
+        asked = await slack.mention("alice", "general", "visit home")
+        await connect(slack, app)
+        await posted(slack, asked, "visit: completed: alice@tracker")
+        await slack.mention("bob", "general", "hello", asked)
+        await posted(slack, asked, "[fetched with Alice's account; not shown here]")
+
+
 @pytest.mark.parametrize(
     ("how", "reason"),
     [

@@ -138,6 +138,8 @@ async def test_without_tokens_a_page_of_this_server_is_local(served: Served) -> 
         {"Sec-Fetch-Site": "cross-site"},
         {"X-Forwarded-For": "203.0.113.9"},
         {"Forwarded": "for=203.0.113.9"},
+        {"X-Real-IP": "203.0.113.9"},
+        {"Via": "1.1 proxy"},
     ],
 )
 @pytest.mark.parametrize(("method", "path", "body"), CALLS)

@@ -54,6 +54,15 @@ async def test_a_session_parked_under_an_older_format_goes_on_under_a_newer(thre
         assert output["state"]["messages"] == 10, "what was brought up is written on"
 
 
+async def test_each_attempt_says_which_deployment_makes_it(thread: Thread) -> None:
+    await parked(thread)
+    new_code(thread, "v2")
+    await thread.click("approve")
+    await thread.work()
+    started = [event.data for event in await thread.events() if event.type == "step.started"]
+    assert [(data["step_index"], data["deployment"]) for data in started] == [(0, "v1"), (1, "v2"), (2, "v2")]
+
+
 async def test_an_input_that_older_code_took_in_is_brought_up(thread: Thread) -> None:
     new_code(thread, "v1")
     await thread.say("hello")

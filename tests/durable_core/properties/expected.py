@@ -65,6 +65,7 @@ class ExpectedRun:
     charged: int = 0
     crashes: int = 0
     recorded: bool = False
+    interrupted: bool = False
     seen: int = 0
     stranded_code: str | None = None
     inbox: list[str] = field(default_factory=list)
@@ -122,7 +123,7 @@ class ExpectedRun:
 
     def lose(self, now: int) -> None:
         """Die with the claim."""
-        self.owner, self.wake_at = None, now
+        self.owner, self.wake_at, self.interrupted = None, now, True
         if not self.recorded:
             self.charged += 1
             self.crashes += 1
@@ -131,7 +132,7 @@ class ExpectedRun:
         """Start the next step with a clean count."""
         self.step_no += 1
         self.charged = self.crashes = 0
-        self.recorded = False
+        self.recorded = self.interrupted = False
         self.stranded_code = None
 
 

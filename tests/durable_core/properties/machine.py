@@ -98,7 +98,7 @@ class StoreMachine(Workers, Senders):
         if kind in HELD:
             self.happen_to_held(kind, pick, size, flag=flag)
         elif kind == "claim":
-            self.claim(WORKERS[pick % 2], size + 1, able, alone=flag)
+            self.claim(WORKERS[pick % 2], size + 1, able, alone=flag, recovering=None if flag or pick % 3 else size % 3)
         elif kind == "admit":
             later = 2 * MINUTE if flag and size == 1 else None
             self.admit(ADDRESSES[pick % 3], 5 * MINUTE if flag and size == 0 else None, later=later, keep=KEEPS[pick % 3])

@@ -60,17 +60,23 @@ class Plan:
 class Workers(Setting):
     """What workers do with runs."""
 
-    def claim(self, owner: str, limit: int, able: Abilities, *, alone: bool) -> None:
+    def claim(self, owner: str, limit: int, able: Abilities, *, alone: bool, recovering: int | None = None) -> None:
         now = self.expected.now
         self.lose_expired()
         due = {r.run_id: r for r in self.expected.runs if r.is_due(now, able)}
         calm = {r for r, run in due.items() if run.crashes < 2}
-        request = ClaimRequest(owner=owner, lease_ms=LEASE, limit=limit, alone=alone, abilities=able)
+        request = ClaimRequest(owner=owner, lease_ms=LEASE, limit=limit, alone=alone, abilities=able, recovering=recovering)
         taken = self.do(self.real.claim(request))
         ids = {c.run_id for c in taken}
         assert len(ids) == len(taken)
         assert ids <= set(due), "a run was offered to a worker that can't take it"
-        if not alone:
+        if recovering is not None:
+            others = {r for r in calm if not due[r].interrupted}
+            assert ids <= calm
+            assert len(ids) >= min(limit, len(others) + min(recovering, len(calm - others))), "a wake-up was lost"
+            left = [due[r].wake_at or 0 for r in others - ids]
+            assert max((due[r].wake_at or 0 for r in ids), default=0) <= min(left, default=now), "the longest due wasn't first"
+        elif not alone:
             assert ids <= calm
             assert len(ids) == min(limit, len(calm)), "a wake-up was lost"
             left = [due[r].wake_at or 0 for r in calm - ids]
@@ -273,13 +279,14 @@ class Workers(Setting):
         run, claim = self.held(pick)
         self.do(self.real.release(run.run_id, claim.epoch, timer_at=None, seen=run.seen, unused=unused))
         run.let_go(self.expected.now, timer_at=None)
+        run.interrupted = run.interrupted and unused
         self.lost(run)
 
     def fail(self, pick: int) -> None:
         run, claim = self.held(pick)
         retry_at = self.expected.now + MINUTE
         self.do(self.real.charge(run.run_id, claim.epoch, error="e", retry_at=retry_at, seen=run.seen))
-        run.charged += 1
+        run.charged, run.interrupted = run.charged + 1, False
         run.let_go(self.expected.now, timer_at=retry_at)
         self.lost(run)
 
@@ -321,7 +328,7 @@ class Workers(Setting):
     def withdraw(self, owner: str) -> None:
         self.do(self.real.withdraw(owner))
         for run in [r for r in self.expected.runs if r.owner == owner]:
-            run.owner, run.wake_at = None, self.expected.now
+            run.owner, run.wake_at, run.interrupted = None, self.expected.now, False
             self.lost(run)
         self.give_back(owner)
         self.do(enrol(self.real, (owner,)))
