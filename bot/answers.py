@@ -29,6 +29,7 @@ from bot.rights import Rights, storable
 from bot.session.edits import NotEdited
 from bot.session.ready import ReadyAgent
 from bot.settling import counted_events, giver, giver_json, settled_events, shown_name
+from bot.standing import givers, joins
 from bot.telling import ELSEWHERE, ENDED, NO_LINK_HERE, NOT_ALLOWED, NOT_YOURS, UNCHANGED_OVERRIDE, UNKNOWN_AUTHOR, link, tell
 from channels.events import Place
 from durable_core import codec
@@ -268,10 +269,16 @@ class Answers:
             await self.store.postpone(interaction, until=await self.store.now() + UNREADABLE_MS)
             return
         principal, place, tell_at, together = giver(who)
+        lapsed: tuple[str, ...] = ()
         try:
             principal, place = await self.people.resolve(principal, place, tell_at[1] if tell_at is not None else None)
             refusal = self._refusal(interaction, principal, place, edited_call=bool(who.get("edited")))
             reason = (await limited(refusal, self.policy_seconds)).value()
+            if reason is None and joins(interaction):
+                lapsed = await self._lapsed(interaction)
+        except Stranded:  # a vote is of newer code
+            await self.store.postpone(interaction, until=await self.store.now() + UNREADABLE_MS)
+            return
         except LookUpFailed as error:
             if not self.look_ups.exhausted(interaction.attempts):
                 await self._look_up_later(interaction, error)
@@ -292,8 +299,27 @@ class Answers:
                 counted=counted_events(prompt, principal) if allowed else (),
                 name=shown_name(principal, prompt_body(prompt)),
                 tell=tell(tell_at, together or (interaction.interaction_id,), principal),
+                lapsed=lapsed,
             )
         )
+
+    async def _lapsed(self, interaction: Interaction) -> tuple[str, ...]:
+        """Name those whose earlier yes counts no more: they may not answer by now. Every doubt excludes. Raises: LookUpFailed."""
+        prompt, gone = interaction.prompt, []
+        for voter, (principal, place, at, _) in (await givers(self.store, prompt)).items():
+            try:
+                known = await self.people.resolve(principal, place, at[1] if at is not None else None)
+                refusal = self._may_not(prompt, interaction.run_name, *known, outcome=interaction.answer.outcome)
+                stands = (await limited(refusal, self.policy_seconds)).value() is None
+            except LookUpFailed:
+                if not self.look_ups.exhausted(interaction.attempts):
+                    raise
+                stands = False
+            except Exception:
+                log.exception("whether %s still counts for %s could not be decided; it does not", voter, prompt.prompt_id)
+                stands = False
+            gone += [] if stands else [voter]
+        return tuple(gone)
 
     async def _look_up_later(self, interaction: Interaction, error: LookUpFailed) -> None:
         log.warning("who answered %s could not be looked up yet: %s", interaction.answer.prompt_id, error.__cause__ or error)
@@ -301,17 +327,23 @@ class Answers:
         await self.store.postpone(interaction, until=await self.store.now() + wait)
 
     async def _refusal(self, interaction: Interaction, principal: Principal, place: Place, *, edited_call: bool) -> str | None:
-        decision = await decide_access(self.access, principal, place, Action.CLICK, threads=self.threads)
-        if isinstance(decision, Deny):
-            return decision.text
         prompt, answer = interaction.prompt, interaction.answer
-        refused = await self.rights.refusal(prompt, interaction.run_name, principal, outcome=answer.outcome)
+        refused = await self._may_not(prompt, interaction.run_name, principal, place, outcome=answer.outcome)
         if refused is not None:
             return refused
         told = formats.read(Kind.NOTE, answer.note, run_id=prompt.run_id) if answer.note is not None else {}
         if not told.get("edits"):
             return FORGOTTEN if edited_call else None
         return await self.rights.edit_refusal(prompt, interaction.run_name, principal, told)
+
+    async def _may_not(
+        self, prompt: Prompt, run_name: str, principal: Principal, place: Place, *, outcome: PromptOutcome
+    ) -> str | None:
+        """Why somebody may not answer: neither here at all, nor this."""
+        decision = await decide_access(self.access, principal, place, Action.CLICK, threads=self.threads)
+        if isinstance(decision, Deny):
+            return decision.text
+        return await self.rights.refusal(prompt, run_name, principal, outcome=outcome)
 
 
 def _no_link(prompt: Prompt, principal: Principal, way: Way, override: str | None) -> str | None:

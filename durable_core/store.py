@@ -22,8 +22,9 @@ Claims
        was made under the lost claim. A release is not charged.
   S10  Only due, open runs that the worker is able to take are claimed, the longest due first; one that crashed twice only with
        `alone`.
-  S43  `begin` is `admit`, and a claim of the run in the same transaction if the input made one that is due at once and that the
-       worker is able to take. Nobody is told of a run that was taken so: there is nothing left to do for others.
+  S43  `begin` is `admit`, and a claim of the run in the same transaction if the input made or woke one that nobody holds, that is
+       due at once and that the worker is able to take; one that crashed twice isn't taken so, nor is one by a cancel. Nobody is
+       told of a run that was: there is nothing left to do for others.
   S49  Of one claim at most `recovering` runs are such as lost their worker and got nothing from anybody since. What else is due
        is claimed past them, so that nobody's input waits behind a bulk of them.
 Commits
@@ -40,10 +41,12 @@ Prompts
   S18  An answer that needs a function waits as an interaction; it never waits behind the run's lease. Whoever answered in vain
        is owed what the answer said to tell, in the transaction that decided so. A verdict about one level counts for no other.
   S38  A prompt with a quorum is settled by that many different people who approve, or by one who denies; each yes counts once. An
-       answer that counts without settling owes an edit to every posted copy. An override settles whatever the quorum is.
+       answer that counts without settling owes an edit to every posted copy. An override settles whatever the quorum is. With a
+       yes that counts or settles go earlier votes of those whom the list doesn't name by now, or whom the verdict calls lapsed.
   S39  The times of an open prompt, whom it asks and its level change only by a commit; then every posted copy is edited.
-  S40  Whatever settles, counts, is refused or hands a prompt to others leaves one audit entry in the same transaction. Entries
-       are numbered without gaps over the whole store, each bears the hash of the one before, and no purge deletes them.
+  S40  Whatever settles, counts, is refused or hands a prompt to others, and each vote that goes, leaves one audit entry in the
+       same transaction. Entries are numbered without gaps over the whole store, each bears the hash of the one before, and no
+       purge deletes them.
 Outbox
   S19  One lane is sent by one sender at a time, in order; an item is `sent`, postponed or buried, never dropped.
   S20  A sent item keeps the platform's reference, so that an edit finds its post.
@@ -192,7 +195,7 @@ class Store(Protocol):
         """
 
     async def begin(self, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
-        """Accept a first input as `admit` does, and take the run that it makes (S43)."""
+        """Accept an input as `admit` does, and take the run that it makes or wakes (S43)."""
 
     # ── reading ──
     async def run(self, run_id: str) -> Run:
@@ -220,7 +223,10 @@ class Store(Protocol):
         """Visible events from index `start` (negative: from the tail); with `hidden`, all from position `start`."""
 
     async def content(self, run_id: str, rows: Sequence[str]) -> dict[str, bytes]:
-        """Bodies that references name (`command:5`, `step:2`, `record:2:reply`, `prompt:prm_…`); missing ones are left out."""
+        """Bodies that references name (`command:5`, `step:2`, `record:2:reply`, `prompt:prm_…`); missing ones are left out.
+
+        `giver:sub_…` is who gave an answer that a worker decides or has decided, and from where.
+        """
 
     async def rows(self, sql: str, parameters: dict[str, str | int | bytes | None]) -> list[tuple[str | int | bytes | None, ...]]:
         """Read with a statement of a layer above; named parameters, portable SQL."""

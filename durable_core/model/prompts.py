@@ -141,6 +141,8 @@ class Verdict:
     events: tuple[EventDraft, ...] = ()
     counted: tuple[EventDraft, ...] = ()
     """As in `PromptAnswer`."""
+    lapsed: tuple[str, ...] = ()
+    """Whose earlier votes don't count any more, since they may not answer by now; votes that it doesn't name stand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,8 +159,8 @@ class AuditEntry:
     n: int
     at: int
     act: str
-    """`settled`, `counted`, `refused`, `overridden`, `moved` (handed to others), `aside` (somebody who may answer asked for
-    something beside it); of a claimed key `done` or `released`."""
+    """`settled`, `counted`, `refused`, `overridden`, `moved` (handed to others), `lapsed` (a vote went, since its giver may not
+    answer any more), `aside` (somebody who may answer asked for something beside it); of a claimed key `done` or `released`."""
     run_id: str
     prompt_id: str
     kind: str

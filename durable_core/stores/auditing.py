@@ -23,6 +23,7 @@ from durable_core.model import (
     PromptAnswer,
     PromptOutcome,
     PromptSettlement,
+    Vote,
 )
 from durable_core.stores.judging import Judged
 
@@ -32,6 +33,7 @@ REFUSED: Final = "refused"
 OVERRIDDEN: Final = "overridden"
 MOVED: Final = "moved"
 ASIDE: Final = "aside"
+LAPSED: Final = "lapsed"
 DONE: Final = "done"
 RELEASED: Final = "released"
 CLAIM: Final = "claim"
@@ -54,6 +56,7 @@ def of_answer(prompt: Prompt, answer: PromptAnswer, judged: Judged, at: int) -> 
     if act == SETTLED and answer.override:
         act, reason = OVERRIDDEN, _reason(answer.note)
     return (
+        *(_lapsed(prompt, vote, at) for vote in prompt.votes if vote.principal in judged.lapsed),
         _entry(
             prompt,
             at,
@@ -66,6 +69,11 @@ def of_answer(prompt: Prompt, answer: PromptAnswer, judged: Judged, at: int) -> 
             reason=reason,
         ),
     )
+
+
+def _lapsed(prompt: Prompt, vote: Vote, at: int) -> AuditEntry:
+    """Tell of a vote that went, as its giver may not answer any more."""
+    return _entry(prompt, at, LAPSED, principal=vote.principal, option_id=vote.option_id, reason="not_allowed")
 
 
 def of_settlement(prompt: Prompt, item: PromptSettlement, at: int) -> AuditEntry:

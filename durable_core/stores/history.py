@@ -8,6 +8,7 @@ Neither does a step that only leaves its run running: its row, append-only too, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from durable_core.codec import Storable, encode
@@ -60,13 +61,18 @@ def _of_prompts(commit: StepCommit) -> dict[str, Storable]:
     return told
 
 
-def of_answer(answer: PromptAnswer, status: AnswerStatus, *, votes: bool = False) -> EventDraft:
-    """Tell of an answer that was decided: `outcome` is there when it settled its prompt, `vote` when it is kept as a vote."""
+def of_answer(answer: PromptAnswer, status: AnswerStatus, *, votes: bool = False, lapsed: Sequence[str] = ()) -> EventDraft:
+    """Tell of an answer that was decided.
+
+    `outcome` is there when it settled its prompt, `vote` when it is kept as a vote, `lapsed` names those whose votes went.
+    """
     told: dict[str, Storable] = {"submission": answer.submission_id, "prompt": answer.prompt_id, "status": status.value}
     if status is AnswerStatus.SETTLED:
         told["outcome"] = answer.outcome.value
     if votes:
         told["vote"] = answer.principal
+    if lapsed:
+        told["lapsed"] = list[Storable](lapsed)
     return _hidden(ANSWERED, told)
 
 

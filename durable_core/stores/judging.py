@@ -5,7 +5,7 @@ What lives here: those decisions. What does not: reading what they are made of, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -54,9 +54,10 @@ class Judged(NamedTuple):
 
     status: AnswerStatus
     reason: str | None = None
+    lapsed: tuple[str, ...] = ()
+    """Whose earlier votes don't count any more, and go."""
 
 
-_SETTLED: Final = Judged(AnswerStatus.SETTLED)
 _PENDING: Final = Judged(AnswerStatus.PENDING)
 REFUSED_UNSEEN: Final = Judged(AnswerStatus.REFUSED, TOO_OFTEN)
 """Of an answer of which nothing is kept."""
@@ -86,12 +87,17 @@ def by_worker(asked: Asked, answer: PromptAnswer, verdict: Verdict) -> Judged:
     found = _by_state(asked, answer)
     if found is None and verdict.level not in (None, asked.prompt.level):
         return Judged(AnswerStatus.REFUSED, MOVED)
-    return found or _weighed(asked.prompt, answer)
+    return found or _weighed(asked.prompt, answer, verdict.lapsed)
 
 
 def leaves_vote(prompt: Prompt, answer: PromptAnswer) -> bool:
     """Tell whether an answer that counts or settles is kept as a vote: of a prompt for one person, `settled_by` says it all."""
     return prompt.quorum > 1 and answer.outcome in _YES and not answer.override and not answer.aside
+
+
+def standing(prompt: Prompt, lapsed: Collection[str]) -> Prompt:
+    """Return a prompt without the votes that don't count any more."""
+    return replace(prompt, votes=tuple(vote for vote in prompt.votes if vote.principal not in lapsed)) if lapsed else prompt
 
 
 def voted(prompt: Prompt, answer: PromptAnswer, at: int) -> Prompt:
@@ -158,12 +164,15 @@ def _is_named(prompt: Prompt, principal: str) -> bool:
             return True
 
 
-def _weighed(prompt: Prompt, answer: PromptAnswer) -> Judged:
-    """Judge an answer of somebody who may: whether more have to say the same."""
+def _weighed(prompt: Prompt, answer: PromptAnswer, lapsed: Collection[str] = ()) -> Judged:
+    """Judge an answer of somebody who may: whether more have to say the same, of those who may answer by now."""
     if answer.aside:
         return Judged(AnswerStatus.ASIDE)
-    more = leaves_vote(prompt, answer) and len(prompt.votes) + 1 < prompt.quorum
-    return Judged(AnswerStatus.COUNTED) if more else _SETTLED
+    if not leaves_vote(prompt, answer):
+        return Judged(AnswerStatus.SETTLED)
+    gone = tuple(who for who in (vote.principal for vote in prompt.votes) if who in lapsed or not _is_named(prompt, who))
+    more = len(prompt.votes) - len(gone) + 1 < prompt.quorum
+    return Judged(AnswerStatus.COUNTED if more else AnswerStatus.SETTLED, lapsed=gone)
 
 
 class AnswerResult(NamedTuple):

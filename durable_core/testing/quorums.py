@@ -20,6 +20,7 @@ from durable_core.model import (
     Prompt,
     PromptOutcome,
     PromptSettlement,
+    PromptUpdate,
     Verdict,
 )
 from durable_core.store import Store
@@ -30,6 +31,7 @@ from durable_core.testing.builders import ALICE, BOB, LEASE, MINUTE, answer, bod
 CAROL = "console:carol"
 PEOPLE = tuple(f"console:person{n}" for n in range(20))
 LISTED = AnswerPolicy.LISTED
+COUNTS = (event("first"), event("second"))
 
 
 def voters(prompt: Prompt | None) -> set[str]:
@@ -215,6 +217,52 @@ class Quorums(StoreBench):
         assert voters(settled) == counted
         assert [e.body for e in await store.events(run_id)] == [body("settled")]
         assert len((await claim_one(store)).commands) == 1
+
+    # ── votes of those who may not answer any more ──
+    async def test_s38_a_vote_goes_with_its_giver_s_place_on_the_list(self, store: Store) -> None:
+        claim, prompt_id = await asked(store, policy=LISTED, answerers=(ALICE, BOB, CAROL), quorum=2, release=False)
+        assert (await store.answer(answer(prompt_id, by=ALICE, counted=COUNTS))).status is AnswerStatus.COUNTED
+        update = PromptUpdate(prompt_id=prompt_id, expires_at=None, remind_at=None, level=1, answerers=(BOB, CAROL))
+        await store.commit(step_commit(claim, step_n=1, consume=False, updates=(update,)))
+        assert voters(await store.prompt(prompt_id)) == {ALICE}, "nobody has joined it yet"
+        first = await store.answer(answer(prompt_id, by=BOB, counted=COUNTS))
+        assert (first.status, voters(first.prompt)) == (AnswerStatus.COUNTED, {BOB})
+        assert first.prompt == await store.prompt(prompt_id)
+        assert (await store.answer(answer(prompt_id, by=CAROL))).status is AnswerStatus.SETTLED
+        assert voters(await store.prompt(prompt_id)) == {BOB, CAROL}
+        assert [e.body for e in await store.events(claim.run_id)] == [body("first"), body("first")]
+        acts = [(entry.act, entry.principal) for entry in await store.audit()]
+        assert acts == [("counted", ALICE), ("moved", None), ("lapsed", ALICE), ("counted", BOB), ("settled", CAROL)]
+
+    async def test_s38_a_vote_of_somebody_who_is_asked_still_stands(self, store: Store) -> None:
+        claim, prompt_id = await asked(store, policy=LISTED, answerers=(ALICE, BOB), quorum=2, release=False)
+        await store.answer(answer(prompt_id, by=ALICE))
+        update = PromptUpdate(prompt_id=prompt_id, expires_at=None, remind_at=None, level=1, answerers=(ALICE, CAROL))
+        await store.commit(step_commit(claim, step_n=1, consume=False, updates=(update,)))
+        assert (await store.answer(answer(prompt_id, by=CAROL))).status is AnswerStatus.SETTLED
+        assert voters(await store.prompt(prompt_id)) == {ALICE, CAROL}
+
+    async def test_s38_a_verdict_says_whose_votes_have_lapsed(self, store: Store) -> None:
+        claim, prompt_id = await asked(store, policy=AnswerPolicy.FUNCTION, quorum=2)
+        for who, lapsed in ((ALICE, ()), (BOB, (ALICE, "console:nobody"))):
+            name = f"giver:{(await store.answer(answer(prompt_id, by=who))).submission_id}"
+            decided = await store.decide(replace(allow(await interaction_one(store)), lapsed=lapsed))
+            assert (decided.status, voters(decided.prompt)) == (AnswerStatus.COUNTED, {who})
+            assert await store.content(claim.run_id, [name]) == {name: body(who)}
+        await store.answer(answer(prompt_id, by=ALICE))  # whose vote went may give another one
+        decided = await store.decide(allow(await interaction_one(store)))
+        assert (decided.status, voters(decided.prompt)) == (AnswerStatus.SETTLED, {ALICE, BOB})
+
+    async def test_s38_what_counts_for_nothing_takes_no_vote_away(self, store: Store) -> None:
+        _, prompt_id = await asked(store, policy=AnswerPolicy.FUNCTION, quorum=3)
+        await store.answer(answer(prompt_id, by=ALICE))
+        await store.decide(allow(await interaction_one(store)))
+        await store.answer(answer(prompt_id, by=BOB))
+        refused = replace(allow(await interaction_one(store)), allowed=False, lapsed=(ALICE,))
+        assert voters((await store.decide(refused)).prompt) == {ALICE}
+        await store.answer(answer(prompt_id, by=CAROL, outcome=PromptOutcome.DENIED))
+        denied = await store.decide(replace(allow(await interaction_one(store)), lapsed=(ALICE,)))
+        assert (denied.status, voters(denied.prompt)) == (AnswerStatus.SETTLED, {ALICE})
 
     # ── overrides ──
     async def test_s38_an_override_settles_whatever_the_quorum_and_the_policy(self, store: Store) -> None:

@@ -96,6 +96,7 @@ def rebuild(events: Sequence[Event], admitted: Sequence[Admitted], finished: Seq
             run.settle(told["submission"], Outcome.COMPLETED)
             if "outcome" in told:
                 run.prompts[told["prompt"]] = PromptOutcome(told["outcome"])
+            run.votes -= {(told["prompt"], who) for who in told.get("lapsed", ())}
             if "vote" in told:
                 run.votes.add((told["prompt"], told["vote"]))
         elif event.type == history.ENDED:

@@ -120,7 +120,7 @@ async def decide(tx: Tx, verdict: Verdict) -> AnswerReceipt:
     outcome = SubmissionOutcome(
         submission_id=verdict.interaction_id,
         outcome=Outcome.COMPLETED,
-        detail=judging.answer_detail(prompt_id, *judged),
+        detail=judging.answer_detail(prompt_id, judged.status, judged.reason),
     )
     await submissions.settle(tx, run_id, (outcome,), asked.at)
     await prompts.tell(tx, run_id, judged, verdict.tell, asked.at)

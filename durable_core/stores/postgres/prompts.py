@@ -94,7 +94,7 @@ async def answer(tx: Tx, answer: PromptAnswer) -> AnswerReceipt:
         digest=answer.digest,
         at=asked.at,
         outcome=None if pending else Outcome.COMPLETED,
-        detail=None if pending else judging.answer_detail(answer.prompt_id, *judged),
+        detail=None if pending else judging.answer_detail(answer.prompt_id, judged.status, judged.reason),
     )
     await tell(tx, run_id, judged, answer.tell, asked.at)
     return receipt(answer.submission_id, judged, prompt)
@@ -116,12 +116,15 @@ async def carry_out(
         seq, at = await _settle(tx, run_id, answer)
         prompt = judging.settled(prompt, answer, at)
     if judged.status in judging.CHANGING:
-        vote = judging.leaves_vote(before, answer)
+        vote, counting = judging.leaves_vote(before, answer), judging.standing(before, judged.lapsed)
+        prompt = judging.standing(prompt, judged.lapsed)
+        await votes.drop(tx, run_id, answer.prompt_id, judged.lapsed)
         if vote:
             await votes.put(tx, run_id, answer, at)
             prompt = judging.voted(prompt, answer, at)
-        drafts = settled if judged.status is AnswerStatus.SETTLED else judging.counted_as(before, counted)
-        await events.append(tx, run_id, (*drafts, history.of_answer(answer, judged.status, votes=vote)))
+        drafts = settled if judged.status is AnswerStatus.SETTLED else judging.counted_as(counting, counted)
+        told = history.of_answer(answer, judged.status, votes=vote, lapsed=judged.lapsed)
+        await events.append(tx, run_id, (*drafts, told))
         await outbox.edit_copies(tx, run_id, (judging.card(before),), at)
     tx.entries += auditing.of_answer(before, answer, judged, at)
     return seq, prompt

@@ -103,7 +103,7 @@ def decide(tx: Tx, verdict: Verdict) -> AnswerReceipt:
     outcome = SubmissionOutcome(
         submission_id=verdict.interaction_id,
         outcome=Outcome.COMPLETED,
-        detail=judging.answer_detail(answer.prompt_id, *judged),
+        detail=judging.answer_detail(answer.prompt_id, judged.status, judged.reason),
     )
     submissions.settle(tx, run_id, (outcome,), asked.at)
     prompts.tell(tx, run_id, judged, verdict.tell, asked.at)

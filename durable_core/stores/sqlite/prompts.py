@@ -94,7 +94,7 @@ def answer(tx: Tx, answer: PromptAnswer) -> AnswerReceipt:
         digest=answer.digest,
         at=asked.at,
         outcome=None if pending else Outcome.COMPLETED,
-        detail=None if pending else judging.answer_detail(answer.prompt_id, *judged),
+        detail=None if pending else judging.answer_detail(answer.prompt_id, judged.status, judged.reason),
     )
     return receipt(answer.submission_id, judged, prompt)
 
@@ -115,12 +115,15 @@ def carry_out(
         seq, at = _settle(tx, run_id, answer)
         prompt = judging.settled(prompt, answer, at)
     if judged.status in judging.CHANGING:
-        vote = judging.leaves_vote(before, answer)
+        vote, counting = judging.leaves_vote(before, answer), judging.standing(before, judged.lapsed)
+        prompt = judging.standing(prompt, judged.lapsed)
+        votes.drop(tx, run_id, answer.prompt_id, judged.lapsed)
         if vote:
             votes.put(tx, run_id, answer, at)
             prompt = judging.voted(prompt, answer, at)
-        drafts = settled if judged.status is AnswerStatus.SETTLED else judging.counted_as(before, counted)
-        events.append(tx, run_id, (*drafts, history.of_answer(answer, judged.status, votes=vote)))
+        drafts = settled if judged.status is AnswerStatus.SETTLED else judging.counted_as(counting, counted)
+        told = history.of_answer(answer, judged.status, votes=vote, lapsed=judged.lapsed)
+        events.append(tx, run_id, (*drafts, told))
         outbox.edit_copies(tx, run_id, (judging.card(before),), at)
     tx.entries += auditing.of_answer(before, answer, judged, at)
     return seq, prompt

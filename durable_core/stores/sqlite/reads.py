@@ -102,6 +102,9 @@ def _place(table: str, rest: str) -> tuple[str, tuple[int | str, ...], Place] | 
     number, colon, key = rest.partition(":")
     if table == "prompt":
         return "SELECT body FROM moor_prompt WHERE run_id = ? AND prompt_id = ?", (rest,), sealing.prompt_body(rest)
+    if table == "giver":
+        sql = "SELECT body FROM moor_interaction WHERE run_id = ? AND interaction_id = ?"
+        return sql, (rest,), sealing.interaction_body(rest)
     if not (number.isascii() and number.isdigit()):
         return None
     n = int(number)

@@ -243,7 +243,8 @@ class ExpectedStore:
             return AnswerStatus.PENDING
         if aside:
             return AnswerStatus.ASIDE
-        more = outcome is PromptOutcome.APPROVED and not override and len(prompt.votes) + 1 < prompt.quorum
+        stand = sum(prompt.names(voter) for voter in prompt.votes)
+        more = outcome is PromptOutcome.APPROVED and not override and stand + 1 < prompt.quorum
         return AnswerStatus.COUNTED if more else AnswerStatus.SETTLED
 
     def take(
@@ -266,6 +267,9 @@ class ExpectedStore:
             return
         run.visible += 1
         if prompt.quorum > 1 and outcome is PromptOutcome.APPROVED and not override:
+            for gone in [voter for voter in prompt.votes if not prompt.names(voter)]:
+                prompt.votes.remove(gone)
+                self.audit["lapsed", prompt.prompt_id, gone] += 1
             prompt.votes.add(by)
         if status is AnswerStatus.SETTLED:
             prompt.outcome = outcome
