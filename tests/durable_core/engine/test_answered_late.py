@@ -82,7 +82,8 @@ async def test_an_answer_that_comes_too_late_for_a_step_is_told_as_what_it_was(w
     @workflow
     async def either(ctx: WorkflowContext) -> Any:
         finishing, asked = ctx.step(finish_step), ctx.ask("Enough?", GO)
-        await asyncio.wait([finishing, asked], return_when=asyncio.FIRST_COMPLETED)
+        both: list[asyncio.Future[Any]] = [finishing, asked]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         asked.cancel()
         await ctx.sleep(1)
         return await finishing
