@@ -37,11 +37,22 @@ CONNECT: Final = "connect"
 """The option that asks for a link: it settles nothing."""
 MOST_LOOKED_AT: Final = 1_000
 """How many open requests are looked at for one page of those that a caller may see."""
+_PAGE: Final = 200
 NEWER: Final = "This was asked by a newer version, which has to take the answer. Send the same again."
 
 OPEN: Final = """
-    SELECT prompt_id FROM moor_prompt
+    SELECT prompt_id, created_at FROM moor_prompt
     WHERE outcome IS NULL AND (created_at, prompt_id) > (:at, :after) ORDER BY created_at, prompt_id LIMIT :limit
+"""
+# What is left out is of other people's sessions, and theirs alone to answer; of what is not, each is looked at. One look-up for
+# each request is what these subqueries are: EXISTS would let PostgreSQL read all runs there are.
+OPEN_TO: Final = """
+    SELECT p.prompt_id, p.created_at FROM moor_prompt p
+    WHERE p.outcome IS NULL AND (p.created_at, p.prompt_id) > (:at, :after)
+        AND (p.requester = :who OR p.policy <> 'requester' OR (:mine = 0 AND (
+            (SELECT r.creator = :who OR r.kind <> 'session' FROM moor_run r WHERE r.run_id = p.run_id)
+            OR (SELECT count(*) FROM moor_participant m WHERE m.run_id = p.run_id AND m.principal = :who) > 0)))
+    ORDER BY p.created_at, p.prompt_id LIMIT :limit
 """
 # A run that works for a session has the session's time in its id (CORE 16), as have others of that millisecond. The index
 # moor_prompt_time is on this very expression.
@@ -62,17 +73,22 @@ async def open_of_session(store: Store, session_id: str) -> list[Prompt]:
     return sorted(found, key=lambda prompt: (prompt.created_at, prompt.created_seq, prompt.call_id or ""))
 
 
-async def every_open(store: Store, *, after: str | None = None) -> AsyncIterator[Prompt]:
-    """Go through all open requests, oldest first, from behind one of them on. Raises: NotFound."""
+async def every_open(
+    store: Store, *, after: str | None = None, who: str | None = None, mine: bool = False
+) -> AsyncIterator[Prompt]:
+    """Go through all open requests, oldest first, from behind one of them on. Raises: NotFound.
+
+    ``who`` leaves out those that can't be their business, ``mine`` also those that they can't answer.
+    """
     at, last = (0, "") if after is None else ((await store.prompt(after)).created_at, after)
-    while rows := await store.rows(OPEN, {"at": at, "after": last, "limit": 200}):
-        for (prompt_id,) in rows:
+    of: dict[str, str | int | bytes | None] = {} if who is None else {"who": who, "mine": int(mine)}
+    while rows := await store.rows(OPEN_TO if of else OPEN, {**of, "at": at, "after": last, "limit": _PAGE}):
+        for prompt_id, created_at in rows:
             prompt = await _readable(store, str(prompt_id))
             if prompt is not None:
                 yield prompt
-                at = prompt.created_at
-            last = str(prompt_id)
-        if len(rows) < 200:
+            at, last = int(created_at or 0), str(prompt_id)
+        if len(rows) < _PAGE:
             return
 
 
@@ -99,7 +115,8 @@ class Prompts:
         """List open requests that the caller sees: all with `everyone`, else those of own sessions and those to answer."""
         found: list[Prompt] = []
         looked_at, last, more = 0, "", False
-        async for prompt in self._these(session_id, after):
+        who = None if everyone and not mine else caller.id
+        async for prompt in self._these(session_id, after, who=who, mine=mine):
             more = len(found) == limit or looked_at == MOST_LOOKED_AT
             if more:
                 break
@@ -111,10 +128,10 @@ class Prompts:
             found += [prompt] if wanted else []
         return {"prompts": [prompt_row(prompt) for prompt in found], "next": last if more else None}
 
-    async def _these(self, session_id: str | None, after: str | None) -> AsyncIterator[Prompt]:
+    async def _these(self, session_id: str | None, after: str | None, *, who: str | None, mine: bool) -> AsyncIterator[Prompt]:
         if session_id is None:
             try:
-                async for prompt in every_open(self.store, after=after):
+                async for prompt in every_open(self.store, after=after, who=who, mine=mine):
                     yield prompt
             except NotFound:
                 raise Problem(400, "invalid_query", "after has to be the request_id that `next` gave.") from None

@@ -66,6 +66,12 @@ class Holding:
         """Forget where a run stands that isn't held any more."""
         self._positions.put(run_id, None)
 
+    def begin_anew(self) -> None:
+        """Take nothing for granted: the server is another one than before, or was started anew."""
+        self._database.doubt(cut=True)
+        self._positions.clear()
+        self._sealing.drop_all()
+
     async def commit(self, commit: StepCommit) -> Committed:
         """Finish a step, and tell of it (S32)."""
         if told := history.of_commit(commit):
