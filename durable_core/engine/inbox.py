@@ -15,7 +15,7 @@ from durable_core.engine.live import Asked, Live, is_start
 from durable_core.engine.signals import HOOK, new_token
 from durable_core.engine.steps import Attempted, Tries
 from durable_core.failures import HookTaken
-from durable_core.model import Command, CommandKind, PromptOutcome, PromptSettlement
+from durable_core.model import Command, CommandKind, Prompt, PromptOutcome, PromptSettlement
 from durable_core.operations import EntryKind, OpKind
 
 NOTHING: bytes = codec.encode({"ok": True, "value": None})
@@ -40,6 +40,11 @@ class Completion:
     addresses: tuple[tuple[str, str], ...] = ()
     about: Mapping[str, codec.Storable] = field(default_factory=dict)
     """What its event says beside the operation."""
+
+    @property
+    def comes_again(self) -> bool:
+        """Whether it comes as it is once more where it wasn't written: all but attempts of steps do."""
+        return self.kind not in {EntryKind.STEP, EntryKind.FAILED}
 
     @property
     def prompts(self) -> tuple[str, ...]:
@@ -136,14 +141,19 @@ def _answer(live: Live, command: Command) -> Completion | None:
         "prompt_id": prompt.prompt_id,
     }
     output = codec.encode({"ok": True, "value": value})
+    op, about = prompt.call_id or "", about_answer(prompt)
+    return Completion(kind=EntryKind.ANSWER, op=op, output=output, consumed=(command.seq,), about=about)
+
+
+def about_answer(prompt: Prompt) -> dict[str, Any]:
+    """Say how a settled question was settled."""
     outcome = prompt.outcome or PromptOutcome.ANSWERED
-    about = {
+    return {
         "request_id": prompt.prompt_id,
         "outcome": outcome.value,
         "option_id": prompt.option_id,
         "by": prompt.settled_name,
     }
-    return Completion(kind=EntryKind.ANSWER, op=prompt.call_id or "", output=output, consumed=(command.seq,), about=about)
 
 
 def _signal(live: Live, command: Command, body: dict[str, Any]) -> Completion:

@@ -92,6 +92,11 @@ class Steps:
     lend: Callable[[str, Any], Lent] | None = None
     """What the layer above lends each attempt."""
 
+    @property
+    def idle(self) -> bool:
+        """Whether no attempt runs, or has ended untold."""
+        return not self.tasks and not self.ended
+
     def begin(self, op: Operation) -> None:
         """Begin the next attempt of a step, unless too many were cut off."""
         tries = self.tries.setdefault(op.id, Tries())

@@ -9,6 +9,8 @@ round trip for nothing would be the price of every commit.
 from __future__ import annotations
 
 import asyncio
+import os
+import weakref
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -150,11 +152,32 @@ async def _connect(url: str, *, pooler: bool) -> asyncpg.Connection:
                 "a pooler stands at this address; set MOORINGS_DATABASE_POOLER=transaction if it is in that mode"
             ) from error
         raise sorted_error(error) from error
+    _OPEN.add(connection)
     encoding = getattr(connection.get_settings(), "server_encoding", schema.UTF8)
     if encoding != schema.UTF8:
         connection.terminate()
         raise Broken(schema.WRONG_ENCODING.format(encoding))
     return connection
+
+
+def _forget() -> None:
+    """Let go of connections in a forked child: while it has them, the server takes their owner for alive, and its locks for held.
+
+    What stands in their places is inert: whoever finds an open file there, in the child, harms nobody.
+    """
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for connection in list(_OPEN):
+        transport = connection._transport  # noqa: SLF001 - asyncpg has no other way to its socket
+        socket = None if transport is None else transport.get_extra_info("socket")
+        if socket is not None and socket.fileno() >= 0:
+            os.dup2(nowhere, socket.fileno(), inheritable=False)
+    os.close(nowhere)
+
+
+_OPEN: Final[weakref.WeakSet[asyncpg.Connection]] = weakref.WeakSet()
+"""The connections of this process."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def sorted_error(error: BaseException) -> DurableError:
