@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
@@ -66,9 +66,10 @@ class Bot:
         workflows: Sequence[Workflow] = (),
         connections: Sequence[OAuthConnection] = (),
     ) -> None:
-        self.agents = tuple(agents)
-        self.channels = tuple(channels)
+        self.agents: tuple[Agent, ...] = _listed(agents, Agent, "agents=[support]")
+        self.channels: tuple[Channel, ...] = _listed(channels, Channel, "channels=[Slack()]")
         self.routes = dict(routes or {})
+        _check_deps(deps)
         self.deps = deps
         self.access = access
         self.limits = limits or Limits()
@@ -152,6 +153,25 @@ class Bot:
             return nullcontext()
         takes = inspect.signature(self.deps).parameters
         return self.deps(settings) if takes else self.deps()  # type: ignore[call-arg]
+
+
+def _listed(given: object, kind: type, example: str) -> tuple[Any, ...]:
+    """Return what was given as a list. Raises: BadApp, where it is written, for anything else."""
+    listed = isinstance(given, Iterable) and not isinstance(given, str)
+    found: tuple[object, ...] = tuple(given) if isinstance(given, Iterable) and listed else (given,)
+    for one in found:
+        if not listed or not isinstance(one, kind):
+            what = f"the class {one.__name__}" if isinstance(one, type) else f"a value of type {type(one).__name__}"
+            raise BadApp((f"write {example}, a list of {kind.__name__} objects; {what} is given",))
+    return found
+
+
+def _check_deps(deps: object) -> None:
+    """Refuse what opens nothing. Raises: BadApp."""
+    if deps is not None and not callable(deps):
+        raise BadApp((f"deps= takes a function that opens what tools share; a value of type {type(deps).__name__} is given",))
+    if inspect.isasyncgenfunction(deps):
+        raise BadApp(("deps= takes an async context manager: decorate this function with @asynccontextmanager, of contextlib",))
 
 
 def _name_problems(channel: str) -> list[str]:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 DEMO_APP = "bot.demo:bot"
 _PUBLIC_URL = "MOORINGS_PUBLIC_URL"
 _DEPLOYMENT = "MOORINGS_DEPLOYMENT"
+_LAST_SECONDS = 5.0
+"""A worker ends by itself this long after its drain."""
 
 
 def with_console(
@@ -50,7 +52,7 @@ def with_console(
 
     key = _console_key(data)
     page = f"{address}/console/?k={key}"
-    worker = _worker(app, data, since=since, environ=environ)
+    worker = _worker(app, data, since=since, environ=environ, drain_seconds=settings.drain_seconds + _LAST_SECONDS)
 
     def mount(web_app: web.Application, runtime: Runtime) -> None:
         from bot.console.page import install_console  # noqa: PLC0415
@@ -58,14 +60,14 @@ def with_console(
         from bot.rolling import RollingWorker  # noqa: PLC0415
 
         roller = worker if isinstance(worker, RollingWorker) else None
-        panel = Panel(moved, database=data / DATABASE_FILE, store=runtime.store, roller=roller, demo=app == DEMO_APP)
+        panel = Panel(moved, database=data / DATABASE_FILE, roller=roller, demo=app == DEMO_APP)
         revoke = None
         if app == DEMO_APP:
             from bot.demo_provider.serving import install_provider  # noqa: PLC0415
 
             revoke = install_provider(web_app, folder=data, origin=address, now=panel.seconds).revoke_tokens
         if (board := runtime.console) is not None:
-            board.moved, panel.changed = panel.changes, board.worker_changed
+            board.moved, panel.changed, panel.store = panel.changes, board.worker_changed, board.store
             install_console(web_app, board, key=key, public_port=bound, revoke=revoke, panel=panel)
         if runtime.platform is not None:
             runtime.platform.page_url = f"{address}/console/"
@@ -93,7 +95,7 @@ def _moved(data: Path) -> MovedFile:
     return MovedFile(data)
 
 
-def _worker(app: str, data: Path, *, since: int, environ: dict[str, str]) -> WorkerProcess | RollingWorker:
+def _worker(app: str, data: Path, *, since: int, environ: dict[str, str], drain_seconds: float) -> WorkerProcess | RollingWorker:
     """Make the worker; the demo's can be one of another deployment later on, which says so in what it answers."""
     from bot.processes import WorkerProcess, child_env, worker_command  # noqa: PLC0415
     from bot.rolling import RollingWorker  # noqa: PLC0415
@@ -102,7 +104,9 @@ def _worker(app: str, data: Path, *, since: int, environ: dict[str, str]) -> Wor
     if app != DEMO_APP:
         return WorkerProcess(command, env=child_env(environ))
     return RollingWorker(
-        lambda deployment: WorkerProcess(command, env=child_env(environ | {_DEPLOYMENT: deployment})), environ[_DEPLOYMENT]
+        lambda deployment: WorkerProcess(command, env=child_env(environ | {_DEPLOYMENT: deployment})),
+        environ[_DEPLOYMENT],
+        drain_seconds=drain_seconds,
     )
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bot.errors import NotReady
+from channels.console import ConsolePlatform
 from channels.signing import wall_clock
 from durable_core.clock import Clock, DatabaseClock
 
@@ -143,9 +144,9 @@ def clock_of(settings: Settings) -> Clock:
     return DatabaseClock() if settings.own_folder is None else MovedClock(MovedFile(settings.own_folder))
 
 
-def now_of(clock: Clock) -> Callable[[], int]:
-    """Return how what is no store tells the same time: the console's platform, the page, the demo's account provider."""
-    return clock.now if isinstance(clock, MovedClock) else wall_clock
+def console_of(path: Path, clock: Clock) -> ConsolePlatform:
+    """Return the console's platform, whose messages bear the store's time; it signs by the machine's, which doesn't jump."""
+    return ConsolePlatform(path, now=clock.now if isinstance(clock, MovedClock) else wall_clock, signs_at=wall_clock)
 
 
 def _parse(found: Mapping[str, Any]) -> Moved:

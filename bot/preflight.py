@@ -159,23 +159,40 @@ def check_drivers(settings: Settings, *, migrating: bool = False) -> None:
     wanted = []
     if settings.database_url.startswith("postgres"):
         wanted.append("psycopg" if migrating else "asyncpg")
-    provider = (settings.model or "").partition(":")[0]
-    if provider in _EXTRAS:
-        wanted.append(provider)
     for name in wanted:
         if not _installed(name):
             raise NotReady(_missing(name))
+    provider, named, _ = (settings.model or "").partition(":")
+    problem = _provider_problem(provider) if named else None
+    if problem is not None:
+        raise NotReady(f"MOORINGS_MODEL: {problem}")
 
 
 def check_models(bot: Bot) -> None:
-    """Refuse an agent whose model's client isn't installed, before the first message finds out.
+    """Refuse an agent whose model's provider isn't known or its client isn't installed, before the first message finds out.
 
     Raises: NotReady.
     """
     for agent in bot.agents:
-        provider = agent.model.partition(":")[0] if isinstance(agent.model, str) else ""
-        if provider in _EXTRAS and not _installed(provider):
-            raise NotReady(f"agent {agent.name!r}: {_missing(provider)}")
+        provider, named, _ = agent.model.partition(":") if isinstance(agent.model, str) else ("", "", "")
+        problem = _provider_problem(provider) if named else None
+        if problem is not None:
+            raise NotReady(f"agent {agent.name!r}: {problem}")
+
+
+def _provider_problem(provider: str) -> str | None:
+    """Say why no model of a provider can be asked; names that aren't extras of ours are looked up, which takes a moment."""
+    if provider in _EXTRAS:
+        return None if _installed(provider) else _missing(provider)
+    from pydantic_ai.providers import infer_provider_class  # noqa: PLC0415
+
+    try:
+        infer_provider_class(provider)
+    except ValueError:
+        return f"no provider of models is called {provider!r}; write the model as in 'anthropic:claude-sonnet-5'"
+    except ImportError as error:
+        return str(error)
+    return None
 
 
 def check_schema(settings: Settings) -> None:

@@ -25,7 +25,7 @@ from bot.flows.accounts import Lending
 from bot.flows.surface import InConversation
 from bot.ingress import Ingress, Taken
 from bot.leftovers import Leftovers
-from bot.moved import clock_of, now_of
+from bot.moved import clock_of, console_of
 from bot.outdated import warn_of_outdated
 from bot.people import People
 from bot.prompts import Prompts
@@ -275,7 +275,7 @@ async def open_runtime(
     """
     keys = keys_of(bot, settings)
     clock = clock or clock_of(settings)
-    platform = ConsolePlatform(settings.data / CONSOLE_FILE, now=now_of(clock)) if console else None
+    platform = console_of(settings.data / CONSOLE_FILE, clock) if console else None
     channels: list[Channel] = [*bot.channels, *([Console(platform)] if platform is not None else [])]
     bot.check(channels[len(bot.channels) :])
     if problems := address_problems(bot.connections.values(), settings.public_url):

@@ -247,10 +247,16 @@ def _check_database_url(url: str) -> str | None:
         return "give sqlite:///PATH or postgresql://USER:PASSWORD@HOST/NAME."
     if scheme.startswith("sqlite") and not rest.strip("/"):
         return "the path is missing; give sqlite:///PATH."
+    return _unreadable(url)
+
+
+def _unreadable(url: str) -> str | None:
+    from durable_core.stores.postgres.hosts import each  # noqa: PLC0415 - only where there is a URL to check
+
     try:
-        urlsplit(url).port  # noqa: B018 - what can't be read raises
+        each(url)
     except ValueError:
-        return "it can't be read; give postgresql://USER:PASSWORD@HOST/NAME."
+        return "it can't be read; give postgresql://USER:PASSWORD@HOST/NAME, or HOST:PORT,HOST:PORT of a server and its standby."
     return None
 
 
@@ -284,7 +290,7 @@ def _no_namespace(_name: str) -> str:
 
 def _check_listen_url(url: str) -> str | None:
     given = url.partition("://")[0].partition("+")[0] in _POSTGRES
-    return None if given else "give the address of the server itself, postgresql://USER:PASSWORD@HOST/NAME."
+    return _unreadable(url) if given else "give the address of the server itself, postgresql://USER:PASSWORD@HOST/NAME."
 
 
 def _check_pooler(mode: str) -> str | None:

@@ -11,10 +11,11 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from durable_core import revisions
 from durable_core.errors import Broken, OlderWorkers, Unavailable
+from durable_core.stores.postgres.hosts import dsn, wanted
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -32,6 +33,7 @@ ALIVE_MS: Final = 60_000
 
 SCRIPT: Final = "head.sqlite.sql"
 """In the migrations folder: the whole schema for a new SQLite file."""
+_CONNECT_SECONDS: Final = 10
 _SQLITE: Final = "sqlite:///"
 _LOCK: Final = 0x6D6F6F72
 """PostgreSQL's advisory lock of whoever migrates ("moor")."""
@@ -242,16 +244,20 @@ def _refuse_older(connection: Connection, revision: str) -> None:
 
 
 def _engine(url: str) -> Engine:
-    from sqlalchemy import URL, create_engine, event, make_url, pool  # noqa: PLC0415 - heavy, and only migrating needs it
+    from sqlalchemy import URL, create_engine, event, pool  # noqa: PLC0415 - heavy, and only migrating needs it
 
-    # of a file the rest is its name as it stands: a `?` or `%41` in it is no syntax
-    parsed = URL.create("sqlite", database=url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else make_url(url)
-    if parsed.get_backend_name() in {"postgres", "postgresql"}:
-        parsed = parsed.set(drivername="postgresql+psycopg")
-    if parsed.get_backend_name() != "sqlite":
+    if url.startswith("postgres"):
+        import psycopg  # noqa: PLC0415 - same
+
+        # the driver reads the URL: SQLAlchemy can't read several hosts as the other driver wants them
+        settings: dict[str, Any] = {} if wanted(url) else {"target_session_attrs": "read-write"}
         # prepared statements would outlive the transaction on a pooler's connection
-        return create_engine(parsed, poolclass=pool.NullPool, connect_args={"prepare_threshold": None, "client_encoding": "utf8"})
-    engine = create_engine(parsed, poolclass=pool.StaticPool)
+        settings |= {"prepare_threshold": None, "client_encoding": "utf8", "connect_timeout": _CONNECT_SECONDS}
+        return create_engine(
+            "postgresql+psycopg://", poolclass=pool.NullPool, creator=lambda: psycopg.connect(dsn(url), **settings)
+        )
+    # of a file the rest is its name as it stands: a `?` or `%41` in it is no syntax
+    engine = create_engine(URL.create("sqlite", database=url.removeprefix(_SQLITE)), poolclass=pool.StaticPool)
 
     # sqlite3 begins a transaction only before INSERT, UPDATE and DELETE, so that a revision would be half
     # applied after a crash; SQLAlchemy's documented cure is to begin by hand.

@@ -22,8 +22,9 @@ Claims
        was made under the lost claim. A release is not charged.
   S10  Only due, open runs that the worker is able to take are claimed, the longest due first; one that crashed twice only with
        `alone`.
-  S43  `begin` is `admit`, and a claim of the run in the same transaction if the input made one that is due at once and that the
-       worker is able to take. Nobody is told of a run that was taken so: there is nothing left to do for others.
+  S43  `begin` is `admit`, and a claim of the run in the same transaction if the input made or woke one that nobody holds, that is
+       due at once and that the worker is able to take; one that crashed twice isn't taken so, nor is one by a cancel. Nobody is
+       told of a run that was: there is nothing left to do for others.
   S49  Of one claim at most `recovering` runs are such as lost their worker and got nothing from anybody since. What else is due
        is claimed past them, so that nobody's input waits behind a bulk of them.
 Commits
@@ -194,7 +195,7 @@ class Store(Protocol):
         """
 
     async def begin(self, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
-        """Accept a first input as `admit` does, and take the run that it makes (S43)."""
+        """Accept an input as `admit` does, and take the run that it makes or wakes (S43)."""
 
     # ── reading ──
     async def run(self, run_id: str) -> Run:

@@ -190,6 +190,10 @@ class Worker:
         """How many runs are being advanced."""
         return len(self._held)
 
+    def holds(self, run_id: str) -> bool:
+        """Whether a run is being advanced."""
+        return run_id in self._held
+
     # ── hearing of changes ──
 
     def _on_change(self, run_ids: Sequence[str] | None) -> None:
@@ -276,8 +280,7 @@ class Worker:
         """Of the places a quarter is kept from runs that lost their worker; whoever works off what is due, keeps none."""
         if not self._shares:
             return None
-        places = self._options.concurrency
-        most = max(1, places - max(1, places // 4))
+        most = self._options.concurrency * 3 // 4 or 1
         return min(PORTION, max(0, most - sum(held.recovers for held, _ in self._held.values())))
 
     def hold(self, claim: Claim) -> None:

@@ -16,6 +16,7 @@ import itertools
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -36,6 +37,8 @@ UNPRIVILEGED = ("postgres", "nobody")
 SOCKET_PATH_LIMIT = 80
 PATIENCE_SECONDS = 30
 
+_NEW = ("--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync")
+_COPY = ("--wal-method=stream", "--checkpoint=fast", "--write-recovery-conf", "--no-sync")
 _CUT = b"""
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
@@ -56,9 +59,19 @@ class NotStarted(Exception):
 
 
 class PrivatePostgres:
-    """One server in a folder of its own, reached by a socket in that folder only; `durable`: it syncs, as a real one does."""
+    """One server in a folder of its own, reached by a socket in that folder only; `durable`: it syncs, as a real one does.
 
-    def __init__(self, binaries: Path, *, durable: bool = False, settings: Mapping[str, str] = MappingProxyType({})) -> None:
+    `standby_of` makes it a copy of another one, which follows that one and can only be read.
+    """
+
+    def __init__(
+        self,
+        binaries: Path,
+        *,
+        durable: bool = False,
+        settings: Mapping[str, str] = MappingProxyType({}),
+        standby_of: PrivatePostgres | None = None,
+    ) -> None:
         # -F: no fsync; the data is thrown away
         self._flags = " ".join([*([] if durable else ["-F"]), *(f"-c {name}={value}" for name, value in settings.items())])
         self._owner = unprivileged() if os.geteuid() == 0 else None
@@ -70,16 +83,11 @@ class PrivatePostgres:
             os.chown(self.folder, self._owner.pw_uid, self._owner.pw_gid)
         try:
             self._binaries = self._reachable(binaries)
-            self._run(
-                self._binaries / "initdb",
-                "--auth=trust",
-                "--username=postgres",
-                "--encoding=UTF8",
-                "--locale=C",
-                "--no-sync",
-                *self._data,
-            )
-            self._start()
+            if standby_of is None:
+                self._run(self._binaries / "initdb", *_NEW, *self._data)
+                self.start()
+            else:
+                self.follow(standby_of)
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
@@ -129,20 +137,62 @@ class PrivatePostgres:
     def restart(self) -> None:
         """Stop the server as a crash would, and start it again."""
         self._run(self._binaries / "pg_ctl", "stop", "--wait", "--mode=immediate", *self._data)
-        self._start()
+        self.start()
 
     def stop(self) -> None:
         for connection in self._kept.values():
             connection.close()
         try:
-            self._run(self._binaries / "pg_ctl", "stop", "--wait", "--mode=immediate", *self._data)
+            if self.runs:
+                self._run(self._binaries / "pg_ctl", "stop", "--wait", "--mode=immediate", *self._data)
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the server on what it left."""
         options = f"-h '' -k {self.folder} {self._flags}"
         log = f"--log={self.folder / 'log'}"
         self._run(self._binaries / "pg_ctl", "start", "--wait", *self._data, log, f"--options={options}")
+
+    def kill(self) -> None:
+        """Kill -9 the server and all of its processes at once; they tell nobody."""
+        pid = self._pid
+        ours = _children(pid)
+        for one in (pid, *ours):
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        end = time.monotonic() + PATIENCE_SECONDS
+        while any(_is_there(one) for one in (pid, *ours)):
+            if time.monotonic() > end:
+                raise TimeoutError("a killed server stays")
+            time.sleep(0.005)
+        for lock in ("data/postmaster.pid", ".s.PGSQL.5432.lock"):  # where nobody buries the dead, a start takes it for alive
+            (self.folder / lock).unlink()
+
+    def follow(self, other: PrivatePostgres) -> None:
+        """Begin anew as a standby of another server, which mustn't run before."""
+        shutil.rmtree(self.folder / "data", ignore_errors=True)
+        source = (f"--host={other.folder}", "--username=postgres")
+        self._run(self._binaries / "pg_basebackup", *source, *_COPY, *self._data)
+        self.start()
+
+    def promote(self) -> None:
+        """Let a standby follow nobody any more, and take writes."""
+        self._run(self._binaries / "pg_ctl", "promote", "--wait", *self._data)
+
+    def set(self, name: str, value: str) -> None:
+        """Change a setting, at once and for good."""
+        self._execute(f"ALTER SYSTEM SET {name} = '{value}'")
+        self._run(self._binaries / "pg_ctl", "reload", *self._data)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is there."""
+        return (self.folder / "data" / "postmaster.pid").exists() and _is_there(self._pid)
+
+    @property
+    def _pid(self) -> int:
+        return int((self.folder / "data" / "postmaster.pid").read_text().splitlines()[0])
 
     def _execute(self, statement: str) -> None:
         with psycopg.connect(host=str(self.folder), user="postgres", dbname="postgres", autocommit=True) as connection:
@@ -175,6 +225,27 @@ class PrivatePostgres:
                 output.seek(0)
                 log = self.folder / "log"
                 raise NotStarted(f"{program.name}: {output.read()}{log.read_text() if log.exists() else ''}")
+
+
+def _children(parent: int) -> list[int]:
+    """Return the processes that a process has started, as far as the system tells."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            if int(status.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(status.parent.name))
+    return found
+
+
+def _is_there(pid: int) -> bool:
+    """Tell whether a process lives; one that nobody has buried doesn't."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # no /proc on this system, or another user's
 
 
 def unprivileged() -> pwd.struct_passwd:

@@ -116,7 +116,7 @@ def marked(mark: Mark) -> Row:
     if mark.kind is MarkKind.CLOCK:
         name, note = f"Clock moved on {span(mark.to)}", "what was due by then came due"
     else:
-        name, note = f"v{mark.to} deployed", f"v{mark.to - 1} finished what it had begun, or handed it over"
+        name, note = f"v{mark.to} deployed", f"v{mark.to - 1} finished its work or handed it over"
     return Row(-1, RowKind.MARK, name, 1, mark.at, key=mark.kind, state=RowState.RECORDED, ended_at=mark.at, notes=[note])
 
 

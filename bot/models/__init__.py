@@ -11,6 +11,7 @@ from bot.models.direct import DirectModel
 from bot.scripted import ScriptedModel
 
 SCRIPTED = "scripted"
+_SHAPES = "a model is 'scripted', 'provider:name' or a Model"
 
 
 def open_model(model: str | Model) -> Model:
@@ -20,10 +21,12 @@ def open_model(model: str | Model) -> Model:
         BadModel: The name has another shape.
     """
     if not isinstance(model, str):
+        if isinstance(model, type) or not callable(getattr(model, "reply", None)):
+            raise BadModel(repr(model), _SHAPES)
         return model
     if model == SCRIPTED:
         return ScriptedModel()
     provider, _, name = model.partition(":")
     if not provider or not name:
-        raise BadModel(model, "a model is 'scripted', 'provider:name' or a Model")
+        raise BadModel(model, _SHAPES)
     return DirectModel(model)

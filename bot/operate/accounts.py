@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
@@ -43,6 +43,10 @@ class Desk:
     settings: Settings
     store: Store
     connections: Connections
+
+
+DEV_URL: Final = "http://127.0.0.1:8700"
+"""Where `moorings dev` is by itself."""
 
 
 @connections.callback()
@@ -82,8 +86,9 @@ def declared_lines(bot: Bot, public_url: str | None) -> list[str]:
         whose = "the app's own account" if connection.owner == "app" else "each person's own account"
         lines.append(f"{connection.name}: {connection.title}, {whose}")
         if connection.needs_browser:
-            uri = connection.redirect_uri(public_url) if public_url else "set MOORINGS_PUBLIC_URL to see it"
-            lines.append(f"  redirect URI: {uri}")
+            uri = connection.redirect_uri(public_url or DEV_URL)
+            where = "" if public_url else " with `moorings dev`; set MOORINGS_PUBLIC_URL to see the one of `moorings start`"
+            lines.append(f"  redirect URI: {uri}{where}")
         if connection.scopes:
             lines.append(f"  scopes: {' '.join(connection.scopes)}")
         if connection.hosts:

@@ -16,6 +16,7 @@ from bot.approvals import Approval, Policy, ToolCall
 from bot.deciding import Deciding, Ruled, Surroundings
 from bot.errors import BadArguments
 from bot.history import Call, Item, ResultItem, ResultStatus, Trust
+from bot.masks import all_masked
 from bot.policies import Auto, Once
 from bot.session.bodies import approval_prompt, rerun_prompt, unreachable
 from bot.session.edits import run_call, voided
@@ -210,11 +211,11 @@ def once_key(tool: Tool, call: ToolCall) -> str | None:
 
 
 def shown_actions(tools: Mapping[str, Tool], calls: Sequence[Call]) -> list[JsonValue]:
-    """Return calls as readers of events may see them: what a tool keeps secret is masked."""
+    """Return calls as readers of events may see them: what a tool keeps secret is masked, all where none says what that is."""
     shown: list[JsonValue] = []
     for call in calls:
         tool = tools.get(call.tool)
-        given = call.arguments if tool is None else tool.shown(call.arguments)
+        given = all_masked(call.arguments) if tool is None else tool.shown(call.arguments)
         shown.append({"call_id": call.call_id, "tool": call.tool, "input": given})
     return shown
 

@@ -40,16 +40,17 @@ def console_scheme(now: NowMs) -> HmacScheme:
 class ConsolePlatform:
     """The platform behind the console channel; the file is opened at the first call.
 
-    Every write can be made again with the same ids and is then done once. `now` returns ms since the epoch.
+    Every write can be made again with the same ids and is then done once. `now` returns ms since the epoch; signatures bear it
+    too, or what `signs_at` returns, where `now` may jump: what is signed is to be valid a moment later.
     All calls raise DeliveryFailed("unavailable", permanent=False) when the file can't be used. `page_url` is where this process
     serves the page, empty where it doesn't.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, now: NowMs = wall_clock) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, now: NowMs = wall_clock, signs_at: NowMs | None = None) -> None:
         self.file = ConsoleFile(path)
         self.page_url = ""
         self._now = now
-        self.scheme = console_scheme(now)
+        self.scheme = console_scheme(signs_at or now)
 
     async def close(self) -> None:
         """Close the file; a second call does nothing."""

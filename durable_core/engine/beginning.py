@@ -1,6 +1,6 @@
-"""Beginning runs where they are started: admitted and taken by this process's worker in one transaction, while it has room.
+"""Inputs of a process that works itself: admitted, and their runs taken by its worker, in one transaction, while it has room.
 
-What lives here: when that is done. What does not: what a start says (starts.py), the transaction (the store).
+What lives here: when that is done. What does not: what an input says (starts.py, signals.py), the transaction (the store).
 """
 
 from __future__ import annotations
@@ -18,8 +18,16 @@ FIRST_EPOCH: Final = 1
 """That of a run that was taken with its first input."""
 
 
+_TAKEN: Final = """
+    SELECT run_id, epoch FROM moor_run WHERE owner = :owner AND run_id IN (
+        SELECT run_id FROM moor_run WHERE run_id = :run_id
+        UNION ALL SELECT run_id FROM moor_address WHERE channel = :channel AND address = :address
+    )
+"""
+
+
 class Beginnings:
-    """The starts of one process whose worker advances runs."""
+    """What is started and signalled in one process whose worker advances runs."""
 
     def __init__(self, store: Store, worker: Worker, options: WorkerOptions) -> None:
         able = worker.incarnation.abilities
@@ -32,7 +40,7 @@ class Beginnings:
         self._closed = False
 
     async def admit(self, admission: Admission) -> Receipt:
-        """Accept the first input of a new run; what is taken with it is advanced, also if the caller is cancelled meanwhile."""
+        """Accept an input; the run that is taken with it is advanced, also if the caller is cancelled meanwhile."""
         worker = self._worker
         if self._closed or worker.alone or worker.busy + len(worker.beginning) >= self._most:
             return await self._store.admit(admission)
@@ -58,8 +66,18 @@ class Beginnings:
         return receipt
 
     async def _give_back(self, target: ToAddress | ToRun | ToNew) -> None:
-        """Give a run back that may have been made and taken: else it would wait until its lease is over."""
+        """Give a run back that may have been taken: else it would wait until its lease is over."""
+        with contextlib.suppress(LeaseLost, Unavailable):
+            for run_id, epoch in await self._taken(target):
+                if not self._worker.holds(run_id):
+                    now = await self._store.now()
+                    await self._store.release(run_id, epoch, timer_at=now, seen=0, unused=True)
+
+    async def _taken(self, target: ToAddress | ToRun | ToNew) -> list[tuple[str, int]]:
+        """Return the run that an input went to, if this process's worker owns it, and under which epoch."""
         if isinstance(target, ToNew):
-            with contextlib.suppress(LeaseLost, Unavailable):
-                now = await self._store.now()
-                await self._store.release(target.new.run_id, FIRST_EPOCH, timer_at=now, seen=0, unused=True)
+            return [(target.new.run_id, FIRST_EPOCH)]
+        at, run_id = ((target.channel, target.address), "") if isinstance(target, ToAddress) else (("", ""), target.run_id)
+        owner = self._request.owner
+        found = await self._store.rows(_TAKEN, {"owner": owner, "run_id": run_id, "channel": at[0], "address": at[1]})
+        return [(str(one), int(epoch or 0)) for one, epoch in found]

@@ -298,7 +298,9 @@ class Engine:
             raise ValueError("give a hook, or run_id= and name=")
         target = by_hook(hook) if hook is not None else ToRun(run_id=run_id or "")
         try:
-            receipt = await self.store.admit(signal_admission(target, hook or name or "", value, key=key, by=by))
+            receipt = await (self._beginnings or self.store).admit(
+                signal_admission(target, hook or name or "", value, key=key, by=by)
+            )
         except NotFound as error:
             raise NotFound("run", run_id) if run_id is not None else NotFound("hook", hook or "") from error
         return receipt.run_id

@@ -27,20 +27,18 @@ from durable_core.engine.surface import Alone, Surface
 from durable_core.engine.threads import Threads, being_cancelled, storable, wording
 from durable_core.errors import (
     AddressTaken,
-    CommitUnknown,
     DurableError,
     LeaseLost,
     PromptTaken,
     Stranded,
     TooLarge,
-    Unavailable,
     Unstorable,
 )
 from durable_core.failures import NonDeterminism, Poison
 from durable_core.model import MAX_CHARGED, Abilities, Claim, CommandKind, Committed, StepCommit
 from durable_core.operations import Entry, EntryKind, Raised
 from durable_core.registry import Registry
-from durable_core.retry import retrying_unavailable
+from durable_core.retry import surely
 from durable_core.store import Store
 from durable_core.worker import Held
 
@@ -346,16 +344,7 @@ class Runner:
         )
 
     async def _surely(self, commit: StepCommit) -> Committed:
-        """Commit, again where the database was away for moments: a step that was done is not to be done again for that."""
-        try:
-            return await self.store.commit(commit)
-        except CommitUnknown:
-            raise
-        except Unavailable:
-            async for attempt in retrying_unavailable():
-                with attempt:
-                    return await self.store.commit(commit)
-            raise
+        return await surely(lambda: self.store.commit(commit))
 
     async def _poisoned(self, claim: Claim, poison: Poison, *, live: Live | None = None, step_no: int = 0) -> None:
         """Set a run aside that this code can't go on with; end one whose code can't be replayed by anybody."""

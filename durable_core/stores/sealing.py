@@ -99,6 +99,11 @@ class Sealing:
             for run_id in run_ids:
                 self._cache.pop(run_id, None)
 
+    def drop_all(self) -> None:
+        """Forget the keys of all runs: after a failover a run may have been made anew under its id, with another key."""
+        with self._lock:
+            self._cache.clear()
+
     def cached(self, run_id: str) -> SessionKey | None:
         """Return a key that was kept."""
         with self._lock:

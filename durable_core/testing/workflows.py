@@ -10,16 +10,29 @@ from dataclasses import replace
 
 import pytest
 
-from durable_core.errors import AddressTaken, LeaseLost, NotFound
-from durable_core.model import SESSIONS, Abilities, Admission, ClaimRequest, RunKind, RunStatus, ToNew
+from durable_core.errors import AddressTaken, Conflict, LeaseLost, NotFound, SessionEnded
+from durable_core.model import SESSIONS, Abilities, Admission, ClaimRequest, Phase, RunKind, RunStatus, ToNew
 from durable_core.store import Store
-from durable_core.testing.acts import asleep, claim_one, claims, parked, start
+from durable_core.testing.acts import asked, asleep, claim_one, claims, parked, start
 from durable_core.testing.bench import StoreBench, WindableClock
-from durable_core.testing.builders import LEASE, MINUTE, SECOND, cancel, event, message, ms, new_run, step_commit, to_address
+from durable_core.testing.builders import (
+    LEASE,
+    MINUTE,
+    SECOND,
+    body,
+    cancel,
+    event,
+    message,
+    ms,
+    new_run,
+    step_commit,
+    to_address,
+)
 from durable_core.testing.histories import check_run
 
 ORDERS = Abilities(sessions=False, workflows=("order",), code="c1")
 TAKES = ClaimRequest(owner="w1", lease_ms=LEASE, limit=1, abilities=ORDERS)
+MESSAGES = replace(TAKES, abilities=SESSIONS)
 HOOK = ("hook", "payment:1")
 
 
@@ -163,9 +176,88 @@ class Workflows(StoreBench):
         (taken,) = await claims(store, abilities=replace(ORDERS, workflows=("other",)))
         assert taken.run_id == other.run_id
         session = await parked(store)
-        message_, none = await store.begin(message(to_address()), replace(TAKES, abilities=SESSIONS))
+        message_, none = await store.begin(message(to_address()), TAKES)
         assert (message_.run_id, message_.created, none) == (session, False, None)
         assert (await claim_one(store)).run_id == session
+
+    async def test_s43_a_run_is_taken_with_the_input_that_wakes_it(self, store: Store, clock: WindableClock) -> None:
+        claim, prompt_id = await asked(store)
+        await store.admit(message(claim.run_id, text="first"))
+        heard: list[str] = []
+        unwatch = store.watch(lambda run_ids: heard.extend(run_ids or ()))
+        receipt, taken = await store.begin(message(to_address(), text="second"), MESSAGES)
+        unwatch()
+        assert taken is not None
+        assert (receipt.run_id, receipt.seq, receipt.created, heard) == (claim.run_id, 3, False, [])
+        assert (taken.run_id, taken.epoch > claim.epoch, taken.interrupted) == (claim.run_id, True, False)
+        assert [(c.seq, c.body) for c in taken.commands] == [(2, body("first")), (3, body("second"))]
+        assert [p.prompt_id for p in taken.prompts] == [prompt_id]
+        assert taken == await store.refresh(taken.run_id, taken.epoch)
+        clock.advance(ms(SECOND))
+        await store.commit(step_commit(taken, events=(event(),), release=True, timer_at=clock.now_ms + MINUTE))
+        await check_run(store, claim.run_id)
+        receipt, again = await store.begin(message(claim.run_id, text="third"), replace(MESSAGES, owner="w2"))
+        assert again is not None
+        assert (receipt.seq, again.owner, again.prompts[0].prompt_id) == (4, "w2", prompt_id)
+        assert (again.step_no, [c.body for c in again.commands]) == (taken.step_no + 1, [body("third")])
+        await store.commit(step_commit(again, events=(event(),)))
+
+    async def test_s43_a_run_that_was_taken_as_it_woke_is_taken_back_as_others_are(self, store: Store) -> None:
+        run_id = await parked(store)
+        _, claim = await store.begin(message(run_id), MESSAGES)
+        assert claim is not None
+        assert await store.reap("w1") == 1
+        again = await claim_one(store, "w2")
+        assert (again.run_id, again.interrupted, again.charged, [c.seq for c in again.commands]) == (run_id, True, 1, [2])
+        with pytest.raises(LeaseLost):
+            await store.commit(step_commit(claim))
+
+    async def test_s43_an_input_takes_no_run_that_is_held_or_kills_its_workers(self, store: Store) -> None:
+        heard: list[str] = []
+        claim = await start(store)
+        unwatch = store.watch(lambda run_ids: heard.extend(run_ids or ()))
+        receipt, none = await store.begin(message(claim.run_id), replace(MESSAGES, owner="w2"))
+        unwatch()
+        assert (receipt.seq, none, heard) == (2, None, [claim.run_id]), "its holder has to hear of it"
+        for owner in ("w1", "w2"):
+            await store.reap(owner)
+            (claim,) = await claims(store, "w2", alone=True)
+        await store.reap("w2")
+        _, none = await store.begin(message(claim.run_id), MESSAGES)
+        assert none is None
+
+    async def test_s43_what_can_not_be_put_in_leaves_the_run_alone(self, store: Store) -> None:
+        run_id = await parked(store)
+        first, claim = await store.begin(message(run_id, key="k"), MESSAGES)
+        assert claim is not None
+        await store.commit(step_commit(claim, release=True, phase=Phase.IDLE))
+        again, none = await store.begin(message(run_id, key="k"), MESSAGES)
+        assert (again, none) == (replace(first, deduplicated=True), None)
+        with pytest.raises(Conflict):
+            await store.begin(message(run_id, key="k", text="another"), MESSAGES)
+        with pytest.raises(NotFound):
+            await store.begin(message("run_unknown"), MESSAGES)
+        _, none = await store.begin(cancel(run_id), MESSAGES)
+        assert none is None, "there was nothing to cancel"
+        assert await asleep(store)
+        assert await store.end(run_id, reason="reset", events=())
+        with pytest.raises(SessionEnded):
+            await store.begin(message(run_id), MESSAGES)
+
+    async def test_s43_a_cancel_takes_no_run(self, store: Store) -> None:
+        claim, _ = await asked(store)
+        receipt, none = await store.begin(cancel(claim.run_id), MESSAGES)
+        assert (receipt.seq, none) == (2, None)
+        assert (await claim_one(store)).signals.cancel_pending
+
+    async def test_s43_of_racing_inputs_to_one_run_one_takes_it(self, store: Store, peer: Store) -> None:
+        run_id = await parked(store)
+        calls = [s.begin(message(run_id), replace(MESSAGES, owner=o)) for _ in range(6) for s, o in ((store, "w1"), (peer, "w2"))]
+        found = await asyncio.gather(*calls)
+        (claim,) = [claim for _, claim in found if claim is not None]
+        assert sorted(receipt.seq for receipt, _ in found) == list(range(2, 14))
+        again = await store.refresh(claim.run_id, claim.epoch)
+        assert [c.seq for c in again.commands] == list(range(2, 14))
 
     async def test_s43_of_racing_starts_with_one_key_one_is_taken(self, store: Store, peer: Store) -> None:
         calls = [s.begin(order(key="one"), replace(TAKES, owner=o)) for _ in range(8) for s, o in ((store, "w1"), (peer, "w2"))]

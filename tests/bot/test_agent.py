@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from bot import preflight
 from bot.agent import Agent, gate_of
 from bot.app import Bot
 from bot.approvals import Approval, always
 from bot.context import ToolContext
-from bot.errors import BadApp, BadModel
+from bot.errors import BadApp, BadModel, NotReady
 from bot.models import open_model
 from bot.models.direct import DirectModel
 from bot.policies import never, once
 from bot.routes import address, escalate
 from bot.scripted import ScriptedModel
+from bot.settings import Settings
 from bot.tools import tool
 from durable_core.model import INTERNAL
 from tests.bot.session.actors import FakeChannel
@@ -104,3 +110,42 @@ def test_a_channel_has_a_name_of_its_own(name: str, said: str, monkeypatch: pyte
     assert caught.value.problems == (f"channel {name!r}: {said}",)
     monkeypatch.setattr(FakeChannel, "name", "our-chat_2")
     Bot(agents=[Agent("shop", "scripted")], channels=[FakeChannel()]).check()
+
+
+async def opening() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"agents": Agent("a", "scripted")}, "write agents=[support], a list of Agent objects; a value of type Agent is given"),
+        ({"agents": "a"}, "write agents=[support], a list of Agent objects; a value of type str is given"),
+        ({"channels": [FakeChannel]}, "write channels=[Slack()], a list of Channel objects; the class FakeChannel is given"),
+        ({"channels": ["slack"]}, "write channels=[Slack()], a list of Channel objects; a value of type str is given"),
+        ({"deps": 5}, "deps= takes a function that opens what tools share; a value of type int is given"),
+        (
+            {"deps": opening},
+            "deps= takes an async context manager: decorate this function with @asynccontextmanager, of contextlib",
+        ),
+    ],
+)
+def test_what_is_not_even_of_the_right_kind_is_refused_where_it_is_written(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadApp) as caught:
+        Bot(**{"agents": [Agent("a", "scripted")], **given})
+    assert caught.value.problems == (said,)
+
+
+@pytest.mark.parametrize("model", [None, DirectModel, 5])
+def test_what_answers_nothing_is_no_model(model: Any) -> None:
+    (problem,) = Agent("shop", model).problems()
+    assert "a model is 'scripted', 'provider:name' or a Model" in problem
+
+
+def test_a_provider_that_nobody_knows_keeps_a_bot_from_starting() -> None:
+    with pytest.raises(NotReady, match="agent 'shop': no provider of models is called 'antropic'; write the model as in"):
+        preflight.check_models(Bot(agents=[Agent("shop", "antropic:claude-sonnet-5")]))
+    settings = Settings(Path(), "sqlite://", model="opnai:gpt")
+    with pytest.raises(NotReady, match="MOORINGS_MODEL: no provider of models is called 'opnai'"):
+        preflight.check_drivers(settings)
+    preflight.check_models(Bot(agents=[Agent("shop", "scripted")]))

@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from bot import housekeeping
 from bot.errors import NotReady
-from bot.moved import MOST_MARKS, Mark, MarkKind, Moved, MovedClock, MovedFile, clock_of, now_of
-from bot.settings import Settings, own_settings, sqlite_url
+from bot.moved import MOST_MARKS, Mark, MarkKind, Moved, MovedClock, MovedFile, clock_of, console_of
+from bot.operate import actions as operate
+from bot.settings import Settings, kept_keys, own_settings, sqlite_url
+from channels.http import WebhookRequest
 from durable_core.clock import DatabaseClock, ManualClock
+from tests.durable_core.conformance.sqlite import new_file
 
 DAY_MS = 86_400_000
 
@@ -81,5 +85,26 @@ def test_only_a_folder_of_demo_or_dev_has_a_clock_of_its_own(tmp_path: Path) -> 
     assert isinstance(clock_of(Settings.from_env({}, data=tmp_path)), DatabaseClock)
     kept = clock_of(own_settings({}, tmp_path))
     assert isinstance(kept, MovedClock)
-    assert now_of(kept)() >= machine() + DAY_MS - 1
-    assert now_of(ManualClock(7))() >= machine() - 1
+
+
+async def test_a_jump_between_signing_and_checking_loses_no_event(tmp_path: Path) -> None:
+    clock = MovedClock(MovedFile(tmp_path))
+    platform = console_of(tmp_path / "console.db", clock)
+    before = await platform.create_thread("one")
+    request = WebhookRequest("POST", "/", headers=await platform.sign(b"{}"), body=b"{}")
+    clock.file.write(Moved(ahead_ms=DAY_MS))
+    assert platform.scheme.verify(request, [await platform.secret()]).request is request
+    assert (await platform.create_thread("two")).created_at >= before.created_at + DAY_MS
+    await platform.close()
+    plain = console_of(tmp_path / "console.db", ManualClock(7))
+    assert (await plain.create_thread("three")).created_at < before.created_at + DAY_MS
+    await plain.close()
+
+
+async def test_a_command_on_the_folder_tells_the_same_time(tmp_path: Path) -> None:
+    (tmp_path / "moorings.db").write_bytes(new_file())
+    kept_keys(tmp_path)
+    MovedFile(tmp_path).write(Moved(ahead_ms=DAY_MS))
+    for opened in (operate.opened, lambda folder: housekeeping.opened(data=folder)):
+        async with opened(tmp_path) as store:
+            assert machine() + DAY_MS - 60_000 < await store.now() < machine() + DAY_MS + 60_000

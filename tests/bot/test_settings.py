@@ -223,6 +223,11 @@ def test_a_drain_that_can_not_be_read_is_named(text: str) -> None:
 ON_POSTGRES = {"MOORINGS_DATABASE_URL": "postgresql://db/moorings"}
 
 
+def test_a_server_and_its_standby_are_named_in_one_url() -> None:
+    url = "postgresql://u:p@one:5432,two:5433/moorings?sslmode=require"
+    assert Settings.from_env({"MOORINGS_DATABASE_URL": url}).database_url == url
+
+
 def test_a_sqlite_file_holds_one_namespace_and_has_no_pool() -> None:
     of_postgres = {
         "MOORINGS_NAMESPACE": "support",
@@ -244,6 +249,8 @@ def test_a_sqlite_file_holds_one_namespace_and_has_no_pool() -> None:
     [
         ("MOORINGS_DATABASE_URL", "postgresql://[::1/moorings"),
         ("MOORINGS_DATABASE_URL", "postgresql://u:hunter2@db:many/moorings"),
+        ("MOORINGS_DATABASE_URL", "postgresql://u:hunter2@db:5432,/moorings"),
+        ("MOORINGS_DATABASE_LISTEN_URL", "postgresql://u:hunter2@db:5432,db:many/moorings"),
         ("MOORINGS_NAMESPACE", "Support"),
         ("MOORINGS_NAMESPACE", "pg_mine"),
         ("MOORINGS_NAMESPACE", "a;b"),

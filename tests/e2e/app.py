@@ -24,6 +24,7 @@ from bot.tools import tool
 from durable_core.context import WorkflowContext, step_context
 from durable_core.operations import Option
 from durable_core.registry import workflow
+from tests.e2e.account import acting, tracker_at
 from tests.e2e.ledger import Ledger
 from tests.e2e.plain import Plain
 
@@ -126,7 +127,12 @@ async def deploy(ctx: WorkflowContext, charge: str) -> str:
 
 
 TOOLS = (refund, pay, read, write, once)
-FLOW_STEPS = ("compute_plan", "roll_out")
+FLOW_STEPS = {"deploy": ("compute_plan", "roll_out"), "visit": ("fetch",)}
+FLOW_LOGS = {
+    "deploy": ("step:compute_plan#0", "ask:#0", "timer:50#0", "step:roll_out#0", ""),
+    "visit": (*(f"step:authorize tracker#{place}" for place in range(4)), "ask:authorize tracker#0", "step:fetch#0", ""),
+}
+"""What the log of a workflow holds in the end, whatever its order."""
 
 
 class CountingModel:
@@ -144,7 +150,7 @@ class CountingModel:
         assert isinstance(said, UserItem)
         results = [item for item in request.history[last:] if isinstance(item, ResultItem)]
         word = said.text.partition(" ")[0]
-        if not results and word in {deploy.name, *(one.name for one in TOOLS)}:
+        if not results and word in {spec.name for spec in request.tools}:
             call = RequestedCall(word, {"charge": said.text}, provider_id=f"p{request.sequence}")
             return ModelReply("", (call,), finish=Finish.TOOLS, usage=Usage(1, 1), model=self.name)
         text = f"{said.text}: {results[-1].status.value}" if results else f"You said: {said.text}"
@@ -166,4 +172,11 @@ def build(folder: Path) -> Bot:
     async def deps() -> AsyncIterator[Outside]:
         yield Outside(ledger, folder)
 
-    return Bot(agents=[Agent("crash", CountingModel(ledger), tools=[*TOOLS, deploy])], channels=[Plain(folder)], deps=deps)
+    tracker = tracker_at(folder)
+    tools = [*TOOLS, deploy, *(acting(tracker, ledger) if tracker is not None else ())]
+    return Bot(
+        agents=[Agent("crash", CountingModel(ledger), tools=tools)],
+        channels=[Plain(folder)],
+        connections=[tracker] if tracker is not None else [],
+        deps=deps,
+    )

@@ -21,11 +21,12 @@ from durable_core.store import Store
 from durable_core.stores.open import open_store
 from durable_core.streams import EventView, Streams
 from tests.e2e import plain
-from tests.e2e.app import BEGIN, EFFECT, FLOW_STEPS, MODEL, STEP, WORDS
+from tests.e2e.account import ACCOUNT, AS
+from tests.e2e.app import BEGIN, EFFECT, FLOW_LOGS, FLOW_STEPS, MODEL, STEP, WORDS
 from tests.e2e.data import Read, has_file, reading
 from tests.e2e.ledger import Ledger, Line
 from tests.e2e.process import KEYS, settings_of
-from tests.e2e.story import Story
+from tests.e2e.story import SIGN_IN, Story
 
 MS = 1_000_000
 ENDS = {"turn.completed", "turn.failed", "turn.cancelled"}
@@ -94,6 +95,7 @@ async def judge(folder: Path, stories: Sequence[Story], *, deaths: int, drains: 
         _models(past, lines, verdict)
         _tools(past, lines, prompts, verdict)
         _events(past, verdict, deaths=deaths, drains=drains)
+    _account(folder, stories, lines, prompts, verdict)
     verdict.models = sum(line.what == MODEL for line in lines)
     verdict.begins = sum(line.what == BEGIN for line in lines)
     verdict.effects = sum(line.what == EFFECT for line in lines)
@@ -153,6 +155,8 @@ async def _shown(
     try:
         for thread in await platform.threads():
             for message in await platform.messages(thread.id):
+                if message.author == "bot" and message.notice and message.private_to is not None:
+                    continue  # a link, or why there was none, told to one person alone
                 if message.author == "bot":
                     bots.append((message.id, message.text, message.card))
                 else:
@@ -169,12 +173,40 @@ async def _shown(
     _compare("reply", found, expected, verdict)
     cards = [prompt["prompt_id"] for prompt in prompts if any(post["prompt_id"] == prompt["prompt_id"] for post in posts)]
     refs = {post["ref"]: post["prompt_id"] for post in posts if post["prompt_id"] and post["edit_of"] is None}
-    _compare("card", Counter(refs.get(id_, f"stray {id_}") for id_, _, card in bots if card is not None), Counter(cards), verdict)
+    asked_alone = [
+        prompt["prompt_id"] for prompt in prompts if prompt["kind"] == SIGN_IN
+    ]  # beside it, the others see who is asked
+    wanted = Counter([*cards, *asked_alone])
+    _compare("card", Counter(refs.get(id_, f"stray {id_}") for id_, _, card in bots if card is not None), wanted, verdict)
     for _, _, card in bots:
         if card is not None and (card["buttons"] or card["outcome"] is None):
             verdict.wrong.append(f"a card is not settled: {card['question']}")
     if len(cards) != len(prompts) and len(visible) == len(stories):
         verdict.lost.append(f"{len(prompts)} prompts, {len(cards)} cards")
+
+
+def _account(
+    folder: Path, stories: Sequence[Story], lines: Sequence[Line], prompts: Sequence[dict[str, Any]], verdict: Verdict
+) -> None:
+    """Asked once for an account, it is there once, and whatever was done with it was done as its owner."""
+    expected = sum(story.signs_in for story in stories)
+    asked = [prompt for prompt in prompts if prompt["kind"] == SIGN_IN]
+    if [(prompt["outcome"], prompt["option_id"]) for prompt in asked] != [("approved", "connected")] * expected:
+        verdict.wrong.append(f"asked for an account: {[(prompt['outcome'], prompt['option_id']) for prompt in asked]}")
+    with reading(folder) as read:
+        kept = Counter(row["kind"] for row in read("SELECT kind FROM moor_vault WHERE kind = 'credential'"))
+        left = read("SELECT name FROM moor_vault WHERE kind = 'sign-in' AND due_at IS NOT NULL")
+        alone = read("SELECT prompt_id FROM moor_outbox WHERE prompt_id IS NOT NULL AND edit_of IS NULL")
+    if kept["credential"] != expected:
+        verdict.wrong.append(f"{kept['credential']} accounts are kept")
+    verdict.wrong += [f"{row['name']} has still to be looked at" for row in left]
+    cards = Counter(row["prompt_id"] for row in alone)
+    verdict.wrong += [
+        f"{cards[prompt['prompt_id']]} cards are owed for an account" for prompt in asked if cards[prompt["prompt_id"]] != 2
+    ]
+    acted = [line.note for line in lines if line.what == AS]
+    if set(acted) != ({ACCOUNT} if expected else set()):
+        verdict.wrong.append(f"acted as {acted}")
 
 
 def replies(story: Story, prompts: Sequence[dict[str, Any]]) -> list[str]:
@@ -266,10 +298,9 @@ def _flows(pasts: Sequence[Past], stories: Sequence[Story], lines: Sequence[Line
     for past in pasts:
         _places(past.events, verdict)
         entries = Counter(step.name for step in past.steps if step.kind != "asked")
-        wanted = [*(f"step:{name}#0" for name in FLOW_STEPS), "ask:#0", "timer:50#0", ""]
-        if entries != Counter(wanted):
+        if entries != Counter(FLOW_LOGS[past.run.name]):
             verdict.wrong.append(f"the log of a workflow has {dict(entries)}")
-        for name in FLOW_STEPS:
+        for name in FLOW_STEPS[past.run.name]:
             kept = next((step.completed_at for step in past.steps if step.name == f"step:{name}#0"), None)
             bodies = [line for line in lines if line.what == STEP and line.key == f"{past.run_id}:{name}"]
             if not bodies:

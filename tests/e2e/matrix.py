@@ -11,10 +11,12 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from durable_core.failpoints import FAILPOINTS, NAME_VARIABLE, ONCE_FILE_VARIABLE
+from tests.e2e.account import provided
 from tests.e2e.fleet import Fleet, Origin, Server, make_folder, make_template
 from tests.e2e.judge import Verdict, judge
 from tests.e2e.person import Client
@@ -85,6 +87,14 @@ class _Ground:
     room: asyncio.Semaphore
 
 
+CONNECT = (
+    "connect.after_callback",
+    "connect.before_exchange",
+    "connect.after_exchange",
+    "connect.after_store",
+    "connect.before_settle",
+)
+"""What a sign-in passes besides, in order."""
 Order = tuple[Story, str, int]
 """A story, where it dies, and at which passing."""
 
@@ -114,7 +124,7 @@ async def run_matrix(
         orders = [
             (story, failpoint, n)
             for story in stories
-            for failpoint in ORDER
+            for failpoint in (*ORDER, *(CONNECT if story.signs_in else ()))
             for n in _passings(hits[story.name][failpoint], every=every)
         ]
         cells = await asyncio.gather(*(_cell(ground, order, place) for place, order in enumerate(choose(orders))))
@@ -153,31 +163,40 @@ async def _played(fleet: Fleet, folder: Path, story: Story, env: dict[str, str])
     """Play one story to its end, end the process as one does, and judge."""
     server = Server(fleet, folder, env)
     try:
-        async with asyncio.timeout(CELL_SECONDS), Bell.on(folder) as bell, Client(server) as client:
+        async with (
+            asyncio.timeout(CELL_SECONDS),
+            Bell.on(folder) as bell,
+            Client(server) as client,
+            provided(server) if story.signs_in else nullcontext() as provider,
+        ):
             entrance = door(story, client)
             await live(story, entrance, server, bell)
             while not await server.stop():  # killed at the very end
                 await settle(story, entrance, server, bell, answered=set())
     finally:
         await server.kill()
-    return await judge(folder, (story,), deaths=server.deaths), server.deaths
+    verdict = await judge(folder, (story,), deaths=server.deaths)
+    codes = Counter(asked["code"] for asked in provider.exchanged) if provider is not None else Counter[str]()
+    verdict.doubled += [f"a code was spent {count} times" for count in codes.values() if count > 1]
+    return verdict, server.deaths
 
 
-def in_temporary_folder(*, every: bool | None = None) -> Matrix:
+def in_temporary_folder(stories: Sequence[Story] = STORIES, *, every: bool | None = None) -> Matrix:
     """Run the whole matrix on folders that are gone afterwards."""
     full = bool(os.environ.get(FULL_VARIABLE)) if every is None else every
     with tempfile.TemporaryDirectory(prefix="crash") as name:
-        return asyncio.run(run_matrix(Path(name), every=full))
+        return asyncio.run(run_matrix(Path(name), stories, every=full))
 
 
 def table(matrix: Matrix) -> str:
     """Draw story by failpoint, as Markdown."""
     stories = list(matrix.calm)
+    rows = (*ORDER, *(CONNECT if any(cell.failpoint in CONNECT for cell in matrix.cells) else ()))
     lines = [
         "| failpoint | " + " | ".join(stories) + " |",
         "|---|" + "---|" * len(stories),
     ]
-    for failpoint in ORDER:
+    for failpoint in rows:
         drawn = " | ".join(_drawn(matrix.of(story, failpoint)) for story in stories)
         lines.append(f"| {failpoint} | {drawn} |")
     reached = [cell for cell in matrix.cells if cell.reached]
@@ -202,4 +221,4 @@ def _drawn(cells: Sequence[Cell]) -> str:
     return drawn + (f", asked {reruns}×" if reruns else "")
 
 
-assert set(ORDER) == {name for name in FAILPOINTS if not name.startswith("connect.")}
+assert {*ORDER, *CONNECT} == FAILPOINTS

@@ -6,6 +6,7 @@ What lives here: the client of all three doors (console, session API, a channel'
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -13,6 +14,7 @@ from typing import Any, Protocol, Self
 import aiohttp
 
 from tests.e2e import plain
+from tests.e2e.account import Person
 from tests.e2e.fleet import Server
 from tests.e2e.process import CONSOLE_KEY
 
@@ -103,6 +105,30 @@ class ConsoleDoor:
                 await self.client.call("POST", f"/console/api/threads/{self.thread}/clicks", body=body)
                 return True
         return False
+
+    def person(self, prompt_id: str, wait: Callable[[], Awaitable[None]], is_open: Callable[[], bool]) -> Person:
+        """Return Alice, as she is asked alone to connect her account."""
+
+        async def press(key: str) -> None:
+            value = f"{prompt_id}:connect"
+            for message in await self._seen():
+                if message["card"] and any(button["value"] == value for button in message["card"]["buttons"]):
+                    body = {
+                        "message_id": message["id"],
+                        "author": "alice",
+                        "value": value,
+                        "client_id": f"{key}-{prompt_id[-20:]}",
+                    }
+                    await self.client.call("POST", f"/console/api/threads/{self.thread}/clicks", body=body)
+
+        async def told() -> list[str]:
+            return [message["text"] for message in await self._seen() if message["private"]]
+
+        return Person(self.client.server, press, told, wait, is_open)
+
+    async def _seen(self) -> list[dict[str, Any]]:
+        found = await self.client.call("GET", f"/console/api/threads/{self.thread}?viewer=alice")
+        return list(found["messages"])
 
 
 @dataclass(slots=True)

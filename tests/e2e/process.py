@@ -25,6 +25,7 @@ from bot.settings import Settings
 from durable_core import failpoints
 from durable_core.stores.sqlite import store as _store
 from durable_core.worker import WorkerOptions
+from tests.e2e.account import PROVIDER_FILE, PUBLIC_FILE, hurry, url_of
 from tests.e2e.app import build
 from tests.e2e.data import database_url
 from tests.e2e.shop import build_shop, is_shop
@@ -35,7 +36,7 @@ KEYS = "k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 CONSOLE_KEY = "crash-test"
 LEASE = 60.0
 PUBLIC_URL = "http://127.0.0.1:8700"
-"""Where nobody signs in: the shop's agent could, so that it has to have one."""
+"""Where nobody signs in, unless the folder names another: the shop's agent could, so that it has to have one."""
 HITS = "hits"
 """With E2E_COUNT set: the file that gets a line for each failpoint passed."""
 COUNT_VARIABLE = "E2E_COUNT"
@@ -47,7 +48,15 @@ with contextlib.suppress(ImportError):
 
 
 def settings_of(folder: Path) -> Settings:
-    return Settings(folder, database_url(folder), encryption_keys=KEYS, deployment="v1", public_url=PUBLIC_URL)
+    public_url, provider = url_of(folder, PUBLIC_FILE) or PUBLIC_URL, url_of(folder, PROVIDER_FILE)
+    return Settings(
+        folder,
+        database_url(folder),
+        encryption_keys=KEYS,
+        deployment="v1",
+        public_url=public_url,
+        trusted_origins=(provider,) if provider else (),
+    )
 
 
 async def serve(folder: Path, order: str, drain_seconds: float) -> None:
@@ -56,6 +65,8 @@ async def serve(folder: Path, order: str, drain_seconds: float) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _show_tasks)
     options = WorkerOptions(lease=LEASE)
+    if url_of(folder, PROVIDER_FILE):
+        hurry()
     bot = build_shop(folder) if is_shop(os.environ) else build(folder)
     runtime = await open_runtime(bot, settings_of(folder), role="all", console=True, options=options)
     app = build_app(runtime)

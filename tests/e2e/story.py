@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,16 @@ class Story:
 
     @property
     def tools(self) -> tuple[str, ...]:
-        return self._words({"refund", "pay", "read", "write", "once"})
+        return self._words({"refund", "pay", "read", "write", "once", "issue"})
 
     @property
     def flows(self) -> tuple[str, ...]:
-        return self._words({"deploy"})
+        return self._words({"deploy", "visit"})
+
+    @property
+    def signs_in(self) -> bool:
+        """Whether it takes an account elsewhere, which nobody has connected yet."""
+        return bool(self._words({"issue", "visit"}))
 
     def _words(self, known: set[str]) -> tuple[str, ...]:
         return tuple(word for text in self.said if (word := text.partition(" ")[0]) in known)
@@ -66,6 +72,12 @@ STORIES = (
     Story("write, run again", Through.CONSOLE, ("once ch_1",)),
     Story("write, not again", Through.PLAIN, ("once ch_1",), again="skip"),
     Story("workflow", Through.PLAIN, ("deploy ch_1",)),
+)
+
+
+SIGN_INS = (
+    Story("sign in", Through.CONSOLE, ("issue ch_1",)),
+    Story("sign in, workflow", Through.CONSOLE, ("visit ch_1",)),
 )
 
 
@@ -145,6 +157,7 @@ def door(story: Story, client: Client, *, number: int = 0) -> Door:
             return PlainDoor(client, f"plain-{number}")
 
 
+SIGN_IN = "sign-in"
 OPTIONS = {"approval": "approve", "rerun": None, "question": "go"}
 
 
@@ -164,11 +177,18 @@ async def settle(story: Story, entrance: Door, server: Server, bell: Bell, *, an
             return
         clicked = False
         for prompt_id, kind in now.prompts if not now.owed else ():
-            if prompt_id not in answered and await entrance.answer(prompt_id, OPTIONS[kind] or story.again):
+            if kind == SIGN_IN and isinstance(entrance, ConsoleDoor):
+                await entrance.person(prompt_id, partial(bell.wait, server), partial(_asks, server.folder, prompt_id)).connect()
+                clicked = True
+            elif prompt_id not in answered and await entrance.answer(prompt_id, OPTIONS[kind] or story.again):
                 answered.add(prompt_id)
                 clicked = True
         if not clicked:
             await bell.wait(server)
+
+
+def _asks(folder: Path, prompt_id: str) -> bool:
+    return any(open_id == prompt_id for open_id, _ in look(folder).prompts)
 
 
 def texts(stories: Sequence[Story]) -> list[str]:

@@ -89,7 +89,7 @@ async def test_a_deploy_rolls_past_what_waits_and_what_runs(impatient: Demo, vis
     await visit.card("Refund 20 for ch_1?", settled=True).get_by_text("Refunded 20 for ch_1, receipt rf_").wait_for()
     await visit.finished()
     deployed = page.locator("#turns section .step", has_text="v2 deployed")
-    assert "v1 finished what it had begun" in await deployed.inner_text()
+    assert "v1 finished its work or handed it over" in await deployed.inner_text()
     names = [name.split() for name in await page.locator("#turns section .step:has(.by)").all_inner_texts()]
     assert [(name[1], "v2" in name) for name in names] == [("Model", False), ("refund_charge", True), ("Model", True)]
     await visit.shots("deployed")

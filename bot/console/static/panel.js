@@ -40,7 +40,7 @@ export function tookDeployment(state, change) {
   state.deployment = change;
   if (!before.runs) return;
   const words = change.failed && change.failed !== before.failed ? `${change.failed} ${change.runs} works on.`
-    : change.runs !== before.runs ? `${change.runs} takes what comes. ${change.leaves} finishes what it has begun, or hands it over.`
+    : change.runs !== before.runs ? `${change.runs} takes what comes. ${change.leaves} finishes its work or hands it over.`
       : before.stage === "draining" && change.stage === null ? `${change.runs} is deployed. Cards that wait are as they were: a click goes on with them.`
         : "";
   if (words) say(words);

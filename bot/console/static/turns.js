@@ -63,7 +63,7 @@ export function drawTurns(state) {
   } else fill(current, latest, state.threadId);
   reconcile(older, state.turns.slice(0, -1).reverse(), {
     key: (turn) => turn.turn_id,
-    version: (turn) => turn.summary,
+    version: (turn) => JSON.stringify([turn.summary, turn.steps.map((step) => [step.label, step.by])]),
     build: (turn) => h("details", { class: "earlier", "data-fold": turn.turn_id },
       h("summary", { "data-focus": "turn" }, h("b", {}, `Turn ${turn.number}`), turn.summary), list(turn, state.threadId)),
   });

@@ -21,8 +21,10 @@ from durable_core.stores.postgres.tx import Tx
 LOOK_SECONDS: Final = 0.5
 """Who was seen alive is so for as long: reading the locks stops the lock manager for a moment."""
 GRACE_SECONDS: Final = 5.0
-"""After a restart of the server all locks are free until their holders are back."""
+"""After a restart of the server all locks are free until their holders are back; after a failover, on a server that may have
+been started long before."""
 BEAT_SECONDS: Final = 3.0
+_BEAT_PATIENCE_SECONDS: Final = 3.0
 DEAD_AFTER_MS: Final = 10_000
 _ASK_SECONDS: Final = 1.5
 """How often the loop is asked whether it is there to beat: the first beat beside it comes six seconds after its last at most."""
@@ -30,6 +32,7 @@ _ASK_SECONDS: Final = 1.5
 # Advisory locks of one 64-bit key, of this database, as the key they were taken by.
 _LOCKS: Final = """
     SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8,
+        extract(epoch FROM pg_postmaster_start_time())::float8,
         ARRAY(SELECT (l.classid::bigint << 32) | l.objid::bigint FROM pg_locks l
               WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
                 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()))
@@ -52,10 +55,10 @@ class Locks:
         """Return those whose lock is free; nobody while it may be free for another reason."""
         clock = asyncio.get_running_loop().time
         if fresh or clock() >= self._until:
-            held = await self._database.read(self._look)
+            held = await self._database.read(self._look) if self._ear.is_heard else None
             self._until = clock() + LOOK_SECONDS
             again = self._ear.reconnected_at
-            if held is None or (again is not None and clock() < again + self._grace):
+            if held is None or not self._ear.is_heard or (again is not None and clock() < again + self._grace):
                 self._dead = frozenset()
             else:
                 self._dead = frozenset(owner for owner in owners if lock_of(owner) not in held)
@@ -64,7 +67,12 @@ class Locks:
 
     async def _look(self, tx: Tx) -> frozenset[int] | None:
         row = await tx.one(_LOCKS)
-        return None if row is None or row[0] < self._grace else frozenset(row[1])
+        if row is None or row[0] < self._grace:
+            return None
+        if not self._ear.is_at(row[1]):  # the locks are those of another server than where this process shows that it lives
+            self._database.doubt()
+            return None
+        return frozenset(row[2])
 
 
 class Heartbeats:
@@ -77,12 +85,14 @@ class Heartbeats:
         self._database = database
         self._beside = beside
         self._beaten: set[str] = set()
+        self._silent_at: float | None = None
+        """When a beat failed last, by the loop's clock: others may not have been able to beat either."""
         self._beating: asyncio.Task[None] | None = None
         self._keeper = Keeper(self._beat_beside, every=_ASK_SECONDS, what="heartbeats")
 
     async def dead(self, owners: Collection[str], *, fresh: bool = False) -> tuple[str, ...]:
         """Return those that nothing was heard of for too long."""
-        if not owners:
+        if not owners or self._was_silent():
             return ()
         beating = await self._database.read(self._look)
         return tuple(owner for owner in owners if owner not in beating)
@@ -107,6 +117,10 @@ class Heartbeats:
             with suppress(asyncio.CancelledError):
                 await beating
 
+    def _was_silent(self) -> bool:
+        clock = asyncio.get_running_loop().time
+        return self._silent_at is not None and clock() < self._silent_at + DEAD_AFTER_MS / 1000 + BEAT_SECONDS
+
     async def _look(self, tx: Tx) -> frozenset[str]:
         return frozenset(owner for (owner,) in await tx.all(_BEATING, tx.override, DEAD_AFTER_MS))
 
@@ -115,8 +129,13 @@ class Heartbeats:
             await asyncio.sleep(BEAT_SECONDS)
             owners: Sequence[str] = sorted(self._beaten)
             if owners:
-                with suppress(DurableError):
-                    await self._database.write(lambda tx, owners=owners: tx.run(_BEAT, tx.override, owners), soft=True)  # type: ignore[misc]
+                try:
+                    async with asyncio.timeout(_BEAT_PATIENCE_SECONDS):
+                        await self._database.write(lambda tx, owners=owners: tx.run(_BEAT, tx.override, owners), soft=True)  # type: ignore[misc]
+                except (DurableError, TimeoutError) as error:
+                    self._silent_at = asyncio.get_running_loop().time()
+                    if isinstance(error, TimeoutError):
+                        self._database.doubt()
 
     def _beat_beside(self) -> None:
         owners = sorted(self._beaten)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -19,6 +19,8 @@ import asyncpg
 
 from durable_core import schema
 from durable_core.errors import Broken, DurableError, Unavailable
+from durable_core.stores.postgres.hosts import dsn, each, wanted, wants_other
+from durable_core.stores.postgres.servers import Answer, Seen, newest
 
 FAULTS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 """What the driver raises. The third comes of a connection that was told to end and is not yet closed, as while a server stops."""
@@ -42,6 +44,7 @@ _SETTINGS: Final = MappingProxyType(
     }
 )
 
+_TIMELINE: Final = "SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int"
 _UNKNOWN_SETTING: Final = "unsupported startup parameter"
 """What pgbouncer answers to them."""
 
@@ -54,6 +57,7 @@ _LOST_CLASSES: Final = frozenset({"08", "57"})
 _LOST: Final = frozenset({"25P03", "25P04"})
 """Of a transaction that took too long the server ends the connection; of a statement, only that."""
 _KEPT: Final = frozenset({"57014"})
+_READ_ONLY: Final = "25006"
 _NONE_LEFT: Final = "53300"
 """The server has as many connections as it may have, other programs' among them."""
 _COLLISIONS: Final = frozenset({"40001", "40P01"})
@@ -72,6 +76,8 @@ class Settings:
     """A way past the pooler, for the one connection that needs a session."""
     pooler: bool = False
     """A pooler in transaction mode stands between: no prepared statements, no session."""
+    seen: Seen = field(default_factory=Seen, compare=False, repr=False)
+    """What this process has learnt of the servers."""
 
     @property
     def has_session(self) -> bool:
@@ -79,18 +85,51 @@ class Settings:
         return not self.pooler or self.listen_url is not None
 
 
-def dsn(url: str) -> str:
-    """Return a URL as asyncpg takes it: without SQLAlchemy's driver."""
-    scheme, colon, rest = url.partition(":")
-    return f"{scheme.partition('+')[0]}{colon}{rest}"
+class Connection(asyncpg.Connection):  # type: ignore[misc]
+    """One that can be cut off while somebody waits for its answer: `terminate` leaves them with an AttributeError then."""
+
+    __slots__ = ()
+
+    def cut(self) -> None:
+        """End the connection as a lost one ends."""
+        self._transport.abort()
 
 
-async def connect(url: str, *, pooler: bool = False) -> asyncpg.Connection:
-    """Open a connection.
+async def connect(url: str, *, pooler: bool = False, seen: Seen | None = None) -> asyncpg.Connection:
+    """Open a connection to the server of a URL that takes writes; to the newest one, where it names several.
+
+    A URL that says by `target_session_attrs` that others will do gets the first that does.
 
     Raises:
         Unavailable, Broken: it can't be opened.
     """
+    try:
+        urls = each(url)
+    except ValueError as error:
+        raise Broken(f"the database's URL can't be read: {error}") from error
+    if len(urls) == 1 or wants_other(url):
+        return await _connect(url, pooler=pooler)
+
+    async def ask(one: str) -> Answer:
+        return await _ask(one, pooler=pooler)
+
+    return await newest(urls, ask, seen or Seen())
+
+
+async def _ask(url: str, *, pooler: bool) -> Answer:
+    connection = await _connect(url, pooler=pooler)
+    try:
+        return Answer(connection, int(await connection.fetchval(_TIMELINE)))
+    except BaseException as error:
+        if isinstance(error, asyncpg.PostgresError) and not connection.is_closed():
+            return Answer(connection, 0)  # a service that has no such thing, or doesn't let it be read
+        connection.terminate()
+        if isinstance(error, FAULTS):
+            raise sorted_error(error) from error
+        raise
+
+
+async def _connect(url: str, *, pooler: bool) -> asyncpg.Connection:
     try:
         connection = await asyncpg.connect(
             dsn(url),
@@ -99,7 +138,12 @@ async def connect(url: str, *, pooler: bool = False) -> asyncpg.Connection:
             statement_cache_size=0 if pooler else _STATEMENTS,
             max_cached_statement_lifetime=0,
             server_settings=None if pooler else dict(_SETTINGS),
+            connection_class=Connection,
+            # a pooler tells what a server said that it knew once
+            target_session_attrs=None if pooler or wanted(url) else "read-write",
         )
+    except asyncpg.TargetServerAttributeNotMatched as error:
+        raise Unavailable("it is a standby, or set to read only: nothing can be written there") from error
     except (*FAULTS, ValueError) as error:
         if _UNKNOWN_SETTING in str(error):
             raise Broken(
@@ -132,6 +176,11 @@ def is_lost(error: BaseException) -> bool:
     return told or isinstance(error, OSError) or _is_closed(error)
 
 
+def refuses_writes(error: BaseException) -> bool:
+    """Tell whether the server takes no writes any more: it was made a standby, or set to read only."""
+    return getattr(error, "sqlstate", None) == _READ_ONLY
+
+
 def collides(error: BaseException) -> bool:
     """Tell whether the transaction did nothing and is to be run again."""
     return getattr(error, "sqlstate", None) in _COLLISIONS or isinstance(error, asyncpg.InvalidCachedStatementError)
@@ -144,14 +193,19 @@ def _is_closed(error: BaseException) -> bool:
 
 
 class Pool:
-    """A few connections, lent to one operation at a time, first come first served; lost ones are made anew."""
+    """A few connections, lent to one operation at a time, first come first served; lost ones are made anew.
+
+    Where one is lost, or finds its server not to take writes any more, the server may be another one by now. So nothing is lent
+    again that was opened before.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._idle: list[asyncpg.Connection] = []
         self._waiting: deque[asyncio.Future[asyncpg.Connection | None]] = deque()
         self._count = 0
-        self._lent = 0
+        self._lent: set[asyncpg.Connection] = set()
+        self._doubted: set[asyncpg.Connection] = set()
         self._closed = False
 
     async def acquire(self) -> asyncpg.Connection:
@@ -161,7 +215,7 @@ class Pool:
             Unavailable, Broken: none can be had.
         """
         connection = await self._borrow()
-        self._lent += 1
+        self._lent.add(connection)
         return connection
 
     async def _borrow(self) -> asyncpg.Connection:
@@ -195,15 +249,33 @@ class Pool:
             self._count -= 1
         return None
 
-    def give_back(self, connection: asyncpg.Connection, *, usable: bool = True) -> None:
-        """Return a connection; one that isn't usable any more is dropped."""
-        self._lent -= 1
-        if usable and not connection.is_closed() and not connection.is_in_transaction():
+    def give_back(self, connection: asyncpg.Connection, *, error: BaseException | None = None, usable: bool = True) -> None:
+        """Return a connection; one that isn't usable any more, or whose server may be another one, is dropped."""
+        self._lent.discard(connection)
+        doubted = connection in self._doubted
+        self._doubted.discard(connection)
+        if error is not None and not doubted and (is_lost(error) or refuses_writes(error)):
+            doubted = True
+            self.doubt()
+        if usable and not doubted and not connection.is_closed() and not connection.is_in_transaction():
             self._pass_on(connection)
             return
         connection.terminate()
         self._count -= 1
         self._pass_on(None)
+
+    def doubt(self) -> None:
+        """Lend nothing any more that was opened until now."""
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.terminate()
+        self._count -= len(idle)
+        self._doubted |= self._lent
+
+    def cut(self) -> None:
+        """End what is lent and in doubt: whoever waits for an answer from a server that is gone needn't wait longer."""
+        for connection in self._doubted:
+            connection.cut()
 
     async def close(self) -> None:
         """Close what is idle; nothing is lent any more."""
@@ -219,7 +291,11 @@ class Pool:
         """Open another connection; None where the server has none left and one that is lent comes back."""
         self._count += 1
         try:
-            return await connect(self._settings.url, pooler=self._settings.pooler)
+            timeline = self._settings.seen.timeline
+            connection = await connect(self._settings.url, pooler=self._settings.pooler, seen=self._settings.seen)
+            if self._settings.seen.timeline != timeline:
+                self.doubt()
+            return connection
         except BaseException as error:
             self._count -= 1
             if self._lent and getattr(error.__cause__, "sqlstate", None) == _NONE_LEFT:

@@ -21,7 +21,7 @@ from durable_core import failpoints
 from durable_core.clock import Clock
 from durable_core.errors import CommitUnknown, DurableError, Unavailable
 from durable_core.stores.postgres import audit
-from durable_core.stores.postgres.connect import FAULTS, Pool, Settings, collides, is_lost, sorted_error
+from durable_core.stores.postgres.connect import FAULTS, Pool, Settings, collides, is_lost, refuses_writes, sorted_error
 from durable_core.stores.postgres.sql import literal, qualified
 from durable_core.stores.postgres.tx import Again, Row, Tx
 from durable_core.stores.sealing import Sealing
@@ -158,6 +158,12 @@ class Database:
             raise
         self._pool.give_back(connection)
 
+    def doubt(self, *, cut: bool = False) -> None:
+        """Begin nothing more on connections that there are: the server may be another one; `cut`: it is, so end what is begun."""
+        self._pool.doubt()
+        if cut:
+            self._pool.cut()
+
     async def finish(self) -> None:
         """Take nothing more, and wait for what was begun."""
         self._closed = True
@@ -245,13 +251,13 @@ class Database:
 
     async def _drop_out(self, connection: asyncpg.Connection, error: BaseException) -> None:
         """Undo what a connection was doing and give it back; one that failed itself is dropped, closed already or not."""
-        usable = not connection.is_closed() and not is_lost(error)
+        usable = not connection.is_closed() and not is_lost(error) and not refuses_writes(error)
         if usable and connection.is_in_transaction():
             usable = False
             with suppress(*FAULTS):
                 await connection.execute("ROLLBACK")
                 usable = True
-        self._pool.give_back(connection, usable=usable)
+        self._pool.give_back(connection, error=error, usable=usable)
 
     def _done(self, answer: asyncio.Future[Any], task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

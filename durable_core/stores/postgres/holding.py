@@ -54,11 +54,9 @@ class Holding:
         """Take due runs."""
         return await self._database.shield(self._claim(request))
 
-    def begun(self, claim: Claim) -> None:
-        """Keep where a run stands that was made and taken in one."""
-        self._positions.put(
-            claim.run_id, Position(claim.epoch, claim.step_no, claim.attempt, claim.deployment, claim.step_started_at, 0, 0)
-        )
+    def begun(self, claim: Claim, place: Position) -> None:
+        """Keep where a run stands that was taken with an input."""
+        self._positions.put(claim.run_id, place)
 
     async def refresh(self, run_id: str, epoch: int) -> Claim:
         """Read a held run again."""
@@ -67,6 +65,12 @@ class Holding:
     def let_go(self, run_id: str) -> None:
         """Forget where a run stands that isn't held any more."""
         self._positions.put(run_id, None)
+
+    def begin_anew(self) -> None:
+        """Take nothing for granted: the server is another one than before, or was started anew."""
+        self._database.doubt(cut=True)
+        self._positions.clear()
+        self._sealing.drop_all()
 
     async def commit(self, commit: StepCommit) -> Committed:
         """Finish a step, and tell of it (S32)."""

@@ -1,6 +1,6 @@
-"""The inbox: accepting inputs, in one statement where they begin a run.
+"""The inbox: accepting inputs, in one statement where they begin a run, in two where it is there.
 
-What lives here: choosing between `starts.py` and `admission.py`. What does not: SQL but for one look.
+What lives here: choosing between `starts.py`, `waking.py` and `admission.py`. What does not: SQL but for one look.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 from durable_core.clock import Clock
-from durable_core.model import Admission, Claim, ClaimRequest, Receipt, ToAddress
+from durable_core.model import Admission, ClaimRequest, Receipt, ToAddress
 from durable_core.stores import rows
 from durable_core.stores.postgres import admission as admissions
-from durable_core.stores.postgres import starts
+from durable_core.stores.postgres import loading, starts, waking
 from durable_core.stores.postgres.database import ADMIT, Database
 from durable_core.stores.postgres.tx import Tx
+from durable_core.stores.postgres.waking import Woken
 from durable_core.stores.sealing import Sealing
 
 # An address that is owned, or a key that is known: then the transaction finds its run.
@@ -33,14 +34,13 @@ class Inbox:
 
     async def admit(self, admission: Admission) -> Receipt:
         """Accept one input."""
-        receipt, _ = await self._database.shield(self._admit(admission, None))
-        return receipt
+        return (await self._database.shield(self._admit(admission, None))).receipt
 
-    async def begin(self, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
-        """Accept a first input, and take the run that it makes where one statement does both."""
+    async def begin(self, admission: Admission, request: ClaimRequest) -> Woken:
+        """Accept an input, and take the run that it makes or wakes where that is free."""
         return await self._database.shield(self._admit(admission, request))
 
-    async def _admit(self, admission: Admission, request: ClaimRequest | None) -> tuple[Receipt, Claim | None]:
+    async def _admit(self, admission: Admission, request: ClaimRequest | None) -> Woken:
         new = starts.new_of(admission)
         if new is not None and not await self._is_known(admission):
             taken = request if request and new.wake_at is None and rows.is_able(request.abilities, new) else None
@@ -50,10 +50,11 @@ class Inbox:
                 self._sealing.keep({new.run_id: key})
                 receipt = Receipt(submission_id=admission.submission_id, run_id=new.run_id, seq=rows.FIRST, created=True)
                 if taken is not None:
-                    return receipt, rows.begun(admission, new, taken, at=row[1])
+                    claim = rows.begun(admission, new, taken, at=row[1])
+                    return Woken(receipt, (claim, loading.beginning(claim)))
                 self._database.tell(frozenset((new.run_id,)))
-                return receipt, None
-        return await self._database.transaction(lambda tx: admissions.admit(tx, admission), label=ADMIT), None
+                return Woken(receipt, None)
+        return await self._database.transaction(lambda tx: _put(tx, admission, request), label=ADMIT)
 
     async def _is_known(self, admission: Admission) -> bool:
         """Tell whether there is a run already; for one without an address its key would say so, and it seldom does."""
@@ -66,3 +67,8 @@ class Inbox:
             return row is not None and bool(row[0])
 
         return await self._database.lookup(look)
+
+
+async def _put(tx: Tx, admission: Admission, request: ClaimRequest | None) -> Woken:
+    woken = await waking.put(tx, admission, request)
+    return woken or Woken(await admissions.admit(tx, admission), None)

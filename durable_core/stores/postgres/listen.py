@@ -3,8 +3,8 @@
 What lives here: LISTEN, the lock that dies with the connection, the bell that others hear. What does not: who is to be told.
 
 NOTIFY takes a lock of the whole cluster until its transaction is committed. So no transaction of a run ever notifies: changes
-are gathered for a moment and told as one, in a transaction of their own. What a process had not told when it died is told by
-whoever finds it dead: that anything may have changed.
+that follow each other are gathered and told as one, in a transaction of their own. What a process had not told when it died is
+told by whoever finds it dead: that anything may have changed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ Tell = Callable[[Sequence[str] | None], None]
 
 log = logging.getLogger("moorings.store")
 
-GATHER_SECONDS: Final = 0.005
 APART_SECONDS: Final = 0.01
-"""How far apart a process tells at least; each time is a transaction."""
+"""How far apart a process tells at least; each time is a transaction. What comes after a while of quiet is told at once."""
 MOST_BYTES: Final = 7_900
 """A payload is less than 8,000 bytes."""
 ANYTHING: Final = "*"
@@ -36,7 +35,13 @@ _NAME_BYTES: Final = 63
 _LOOK_SECONDS: Final = 5.0
 """How often the connection is asked whether it still is one."""
 _RETRY_SECONDS: Final = 0.25
-_LONGEST_PAUSE: Final = 5.0
+_LONGEST_PAUSE: Final = 1.0
+"""Between two tries to connect: who is back first must not take those for dead who only come a little later."""
+_LOCK: Final = """
+    SELECT pg_try_advisory_lock($1::bigint), extract(epoch FROM pg_postmaster_start_time())::float8,
+        pg_last_wal_replay_lsn() IS NOT NULL
+"""
+_STATE: Final = "SELECT current_setting('transaction_read_only')"
 
 
 def channel_of(namespace: str | None) -> str:
@@ -73,7 +78,7 @@ class Bell:
 
     async def _later(self) -> None:
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(max(GATHER_SECONDS, self._told_at + APART_SECONDS - loop.time()))
+        await asyncio.sleep(max(0.0, self._told_at + APART_SECONDS - loop.time()))
         self._told_at = loop.time()
         self._due = None
         changed, self._changed = self._changed, set()
@@ -88,10 +93,14 @@ def payload(sender: str, run_ids: set[str]) -> str:
 
 
 class Ear:
-    """The listening connection; made anew when it is lost, and then anything may have changed."""
+    """The listening connection; made anew when it is lost, and then anything may have changed.
 
-    def __init__(self, settings: Settings, incarnation: str, tell: Tell) -> None:
-        self._url = settings.listen_url or settings.url
+    `moved` hears that it now leads to another start of a server, or to another server, than before.
+    """
+
+    def __init__(self, settings: Settings, incarnation: str, tell: Tell, moved: Callable[[], None] = lambda: None) -> None:
+        self._settings = settings
+        self._moved = moved
         self._channel = channel_of(settings.namespace)
         self._incarnation = incarnation
         self._tell = tell
@@ -99,8 +108,11 @@ class Ear:
         self._lost = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._holds = False
+        self._server: float | None = None
+        self._timeline = 0
         self.reconnected_at: float | None = None
-        """When the connection was made anew, by the loop's clock: others may just be doing the same."""
+        """When the connection was made anew, or made to a server that hasn't long taken writes for all this process knows, by the
+        loop's clock: others may just be doing the same."""
 
     async def open(self) -> None:
         """Begin to listen, and take the lock.
@@ -127,30 +139,50 @@ class Ear:
             with suppress(*FAULTS):
                 await connection.close(timeout=1)
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether others can see that this process lives, as far as it knows itself."""
+        return self._connection is not None and not self._lost.is_set()
+
+    def is_at(self, server: float) -> bool:
+        """Tell whether this connection leads to the server that was started then. If not, it is made anew."""
+        if self._connection is None:
+            return False
+        if self._server != server:
+            self._lost.set()
+        return self._server == server
+
     async def _connect(self) -> None:
-        connection = await connect(self._url)
+        settings, before = self._settings, self._server
+        connection = await connect(settings.listen_url or settings.url, seen=settings.seen)
         try:
             await connection.add_listener(self._channel, self._on_notify)
             self._lost.clear()
-            self._holds = False
-            self._connection = connection
             connection.add_termination_listener(self._on_lost)
-            await self._look()
+            recovered = await self._take(connection)
         except BaseException:
             connection.remove_termination_listener(self._on_lost)
             connection.terminate()
-            self._connection = None
             raise
+        self._connection, self._timeline = connection, settings.seen.timeline
+        if before is not None or recovered:
+            self.reconnected_at = asyncio.get_running_loop().time()
+        if before not in {None, self._server}:
+            self._moved()
+
+    async def _take(self, connection: asyncpg.Connection) -> bool:
+        """Take the lock, which an own connection that was lost may hold for a while; tell whether the server ever recovered."""
+        ((self._holds, self._server, recovered),) = await connection.fetch(_LOCK, lock_of(self._incarnation))
+        return bool(recovered)
 
     async def _look(self) -> None:
-        """Take the lock, or see that the connection is alive. An own one that was lost may hold the lock for a while."""
+        """See that the connection is alive and leads where this process writes, and take the lock."""
         if self._connection is None:
             return
-        if self._holds:
-            await self._connection.fetch("SELECT 1")
-        else:
-            rows = await self._connection.fetch("SELECT pg_try_advisory_lock($1::bigint)", lock_of(self._incarnation))
-            self._holds = bool(rows[0][0])
+        if not self._holds:
+            await self._take(self._connection)
+        elif self._timeline < self._settings.seen.timeline or (await self._connection.fetchval(_STATE)) == "on":
+            self._lost.set()
 
     async def _keep(self) -> None:
         pause = 0.05
@@ -164,7 +196,6 @@ class Ear:
                     pause = min(pause * 2, _LONGEST_PAUSE)
                     continue
                 pause = 0.05
-                self.reconnected_at = asyncio.get_running_loop().time()
                 self._tell(None)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS if self._holds else _RETRY_SECONDS):
@@ -180,7 +211,7 @@ class Ear:
                 await self._look()
         except FAULTS:
             return False
-        return True
+        return not self._lost.is_set()
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

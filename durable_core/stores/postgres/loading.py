@@ -92,6 +92,11 @@ async def load(tx: Tx, taken: Sequence[Row]) -> list[tuple[Claim, Position] | Du
     return loaded
 
 
+def beginning(claim: Claim) -> Position:
+    """Return where a run stands that was made and taken in one."""
+    return Position(claim.epoch, claim.step_no, claim.attempt, claim.deployment, claim.step_started_at, 0, 0)
+
+
 def position(claim: Claim, row: Row) -> Position:
     """Return where a claimed run stands, by the row of `CLAIM` and `ALONG`."""
     return Position(claim.epoch, claim.step_no, claim.attempt, claim.deployment, claim.step_started_at, row[_SEQ], row[_INDEX])

@@ -89,6 +89,10 @@ class Positions:
         self._kept.move_to_end(run_id)
         return place
 
+    def clear(self) -> None:
+        """Forget where all runs stand."""
+        self._kept.clear()
+
     def put(self, run_id: str, place: Position | None) -> None:
         """Keep where a run stands; None forgets it."""
         if place is None:

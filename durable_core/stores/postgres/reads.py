@@ -10,9 +10,12 @@ from typing import Any, Final
 
 import asyncpg
 
+from durable_core import revisions
 from durable_core.errors import Broken, NotFound
 from durable_core.model import Event, Run, Step, Submission
+from durable_core.schema import known
 from durable_core.stores import rows, sealing
+from durable_core.stores.postgres import runs
 from durable_core.stores.postgres.tx import Row, Tx
 from durable_core.stores.sealing import Place
 
@@ -109,6 +112,19 @@ async def statement(tx: Tx, sql: str, parameters: Mapping[str, Any]) -> list[tup
         return await tx.named(sql, parameters)
     except asyncpg.ReadOnlySQLTransactionError as error:
         raise Broken(f"a statement that reads wanted to write: {error}") from error
+
+
+async def check(tx: Tx) -> None:
+    """See that this code can work on the database.
+
+    Raises:
+        SchemaOutdated: its schema isn't one for this code.
+        KeyMissing, KeyWrong: the keys aren't those of its data.
+    """
+    ours, found = known(), await version(tx)
+    # only what isn't known here needs the names of all that was applied
+    revisions.check(ours, found, () if found is None or found in ours else await applied(tx))
+    await runs.check_keys(tx)
 
 
 async def version(tx: Tx) -> str | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from durable_core import revisions
 from durable_core.clock import Clock
 from durable_core.errors import Unavailable
 from durable_core.ids import new_id
@@ -53,7 +52,6 @@ from durable_core.model import (
     VaultWrite,
     Verdict,
 )
-from durable_core.schema import known
 from durable_core.store import Listener, Store
 from durable_core.stores.postgres import (
     audit,
@@ -67,7 +65,6 @@ from durable_core.stores.postgres import (
     prompts,
     reads,
     retention,
-    runs,
     vaults,
     workers,
 )
@@ -78,7 +75,6 @@ from durable_core.stores.postgres.holding import Holding
 from durable_core.stores.postgres.inbox import Inbox
 from durable_core.stores.postgres.listen import ANYTHING, Bell, Ear, channel_of
 from durable_core.stores.postgres.plain import KEPT
-from durable_core.stores.postgres.tx import Tx
 from durable_core.stores.sealing import Sealing
 from durable_core.stores.watch import Watch
 
@@ -113,10 +109,10 @@ class PostgresStore(Store):
     async def open(self) -> None:
         await self._sealing.load()
         try:
-            await self._database.read(_check)
+            await self._database.read(reads.check)
             incarnation = new_id("inc")
             if self._settings.has_session:
-                self._ear = Ear(self._settings, incarnation, self._watch.tell)
+                self._ear = Ear(self._settings, incarnation, self._watch.tell, self._holding.begin_anew)
                 await self._ear.open()
                 self._alive = Locks(self._database, self._ear, grace=self._grace)
                 self._bell = Bell(incarnation, self._notify)
@@ -147,6 +143,7 @@ class PostgresStore(Store):
 
     async def probe(self) -> None:
         if why := await self._database.read(reads.refuses_writes):
+            self._database.doubt()
             raise Unavailable(why)
 
     # ── admission ──
@@ -155,10 +152,13 @@ class PostgresStore(Store):
         return await self._inbox.admit(admission)
 
     async def begin(self, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
-        receipt, claim = await self._inbox.begin(admission, request)
-        if claim is not None:
-            self._holding.begun(claim)
-        return receipt, claim
+        if self._ear is not None and not self._ear.is_heard:
+            return await self._inbox.admit(admission), None
+        receipt, taken = await self._inbox.begin(admission, request)
+        if taken is None:
+            return receipt, None
+        self._holding.begun(*taken)
+        return receipt, taken[0]
 
     async def answer(self, answer: PromptAnswer) -> AnswerReceipt:
         return await self._database.write(lambda tx: prompts.answer(tx, answer), label=SETTLE)
@@ -228,6 +228,7 @@ class PostgresStore(Store):
         return replace(found, dead=dead) if dead else found
 
     async def claim(self, request: ClaimRequest) -> list[Claim]:
+        self._show()
         return await self._holding.claim(request)
 
     async def renew(self, owner: str, leases: Sequence[tuple[str, int]], *, lease_ms: int) -> dict[str, Signals]:
@@ -338,6 +339,7 @@ class PostgresStore(Store):
     # ── interactions ──
 
     async def take_interactions(self, owner: str, *, limit: int, lease_ms: int) -> list[Interaction]:
+        self._show()
         return await self._database.write(lambda tx: interactions.take_interactions(tx, owner, limit=limit, lease_ms=lease_ms))
 
     async def decide(self, verdict: Verdict) -> AnswerReceipt:
@@ -354,6 +356,7 @@ class PostgresStore(Store):
     async def claim_lanes(
         self, owner: str, *, limit: int, lease_ms: int, items: int = 10, channels: Sequence[str] | None = None
     ) -> list[Lane]:
+        self._show()
         return await self._database.write(
             lambda tx: outbox.claim_lanes(tx, owner, limit=limit, lease_ms=lease_ms, items=items, channels=channels)
         )
@@ -372,6 +375,11 @@ class PostgresStore(Store):
     def _beside(self, patience: float) -> keeping.Beside:
         return keeping.Beside(self._settings, clock=self._clock, sealing=self._sealing, patience=patience)
 
+    def _show(self) -> None:
+        """See that others can see that this process lives: what it takes otherwise is taken from it as from the dead."""
+        if self._ear is not None and not self._ear.is_heard:
+            raise Unavailable("the connection by which others see that this process lives is not back yet")
+
     def _committed(self, run_ids: frozenset[str]) -> None:
         self._watch.tell(tuple(run_ids))
         if self._bell is not None:
@@ -388,10 +396,3 @@ class PostgresStore(Store):
 
     async def _version(self) -> int:
         return await self._database.read(reads.cluster_version)
-
-
-async def _check(tx: Tx) -> None:
-    ours, found = known(), await reads.version(tx)
-    # only what isn't known here needs the names of all that was applied
-    revisions.check(ours, found, () if found is None or found in ours else await reads.applied(tx))
-    await runs.check_keys(tx)

@@ -52,9 +52,11 @@ _TAKE: Final = f"""
     UPDATE moor_run SET
         owner = :owner, lease_until = :lease_until, epoch = epoch + 1, attempt = attempt + 1, wake_at = NULL,
         step_started_at = coalesce(step_started_at, max(last_at, :now)), progressed = 0
-    WHERE run_id = :run_id
+    WHERE run_id = :run_id{{which}}
     RETURNING {rows.CLAIM}
 """
+_TAKE_DUE: Final = _TAKE.format(which="")
+_TAKE_WOKEN: Final = _TAKE.format(which=f" AND {TAKABLE} AND wake_at <= :now AND crashes < :alone_after")
 # The one who held it did not give it back: charged, unless it got something done (CORE 15); the new epoch fences it.
 _LOSE: Final = """
     UPDATE moor_run SET
@@ -122,11 +124,14 @@ def claim(tx: Tx, request: ClaimRequest) -> list[Claim]:
 
 
 def begin(tx: Tx, admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
-    """Accept a first input, and take the run that it makes where that is due at once."""
+    """Accept an input, and take the run that it makes or wakes where that is due at once."""
     receipt = admissions.admit(tx, admission)
-    new = None if receipt.deduplicated or isinstance(admission.target, ToRun) else admission.target.new
-    fresh = receipt.created and receipt.seq == rows.FIRST
-    if new is None or not fresh or new.wake_at is not None or not rows.is_able(request.abilities, new):
+    if receipt.deduplicated or receipt.seq == 0 or admission.kind is CommandKind.CANCEL:
+        return receipt, None
+    if not receipt.created:
+        return receipt, _woken(tx, request, receipt.run_id)
+    new = None if isinstance(admission.target, ToRun) else admission.target.new
+    if new is None or new.wake_at is not None or not rows.is_able(request.abilities, new):
         return receipt, None
     _take_row(tx, request, new.run_id)
     tx.changed.discard(new.run_id)
@@ -239,9 +244,25 @@ def _take(tx: Tx, request: ClaimRequest, run_id: str) -> Claim:
     return _loaded(tx, _take_row(tx, request, run_id))
 
 
+def _woken(tx: Tx, request: ClaimRequest, run_id: str) -> Claim | None:
+    """Take a run that is there, where it is free and can be opened; else whoever claims what is due looks at it."""
+    given = {"run_id": run_id, "owner": request.owner, "lease_until": tx.now + request.lease_ms, "now": tx.now}
+    given |= {**rows.abilities(request.abilities), "alone_after": ALONE_AFTER_CRASHES}
+
+    def take() -> Claim | None:
+        row = tx.one(_TAKE_WOKEN, given)
+        return None if row is None else _loaded(tx, row)
+
+    got = tx.apart(take)
+    if not isinstance(got, Claim):
+        return None
+    tx.changed.discard(run_id)
+    return got
+
+
 def _take_row(tx: Tx, request: ClaimRequest, run_id: str) -> Row:
     lease_until = tx.now + request.lease_ms
-    row = tx.one(_TAKE, {"run_id": run_id, "owner": request.owner, "lease_until": lease_until, "now": tx.now})
+    row = tx.one(_TAKE_DUE, {"run_id": run_id, "owner": request.owner, "lease_until": lease_until, "now": tx.now})
     if row is None:
         raise LeaseLost(run_id, 0)
     return row

@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 from typer.testing import CliRunner
 
-from bot import Agent, Bot
+from bot import Agent, Bot, cli
 from bot.cli import commands
 from bot.connections.connection import APP
 from bot.connections.connections import Connections
@@ -120,10 +120,12 @@ def test_the_list_shows_redirect_uris_and_whose_accounts_are_connected(place: Pl
     assert "slack:T1:U1" not in place.invoke("list", "--as", "slack:T1:U2")[1]
 
 
-def test_the_list_says_what_is_missing_for_a_redirect_uri(place: Place) -> None:
+def test_without_a_public_url_the_list_says_the_redirect_uri_of_dev_and_what_is_missing(place: Place) -> None:
     del place.env["MOORINGS_PUBLIC_URL"]
     place.env["MOORINGS_PUBLIC_URL"] = ""
-    assert "redirect URI: set MOORINGS_PUBLIC_URL to see it" in place.invoke("list", "--app", f"{place.app}:bot")[1]
+    shown = place.invoke("list", "--app", f"{place.app}:bot")[1]
+    said = " with `moorings dev`; set MOORINGS_PUBLIC_URL to see the one of `moorings start`"
+    assert f"redirect URI: http://127.0.0.1:{cli._PORT}/connect/callback/tracker{said}\n" in shown
 
 
 def test_a_revoked_account_is_forgotten(place: Place) -> None:

@@ -333,7 +333,7 @@ def test_what_was_moved_stands_where_it_came() -> None:
     first, second = timeline(events, now=START + 99, marks=moves)
     assert knobs(first) == [
         ("Model call", "recorded", "answered"),
-        ("v2 deployed", "recorded", "v1 finished what it had begun, or handed it over"),
+        ("v2 deployed", "recorded", "v1 finished its work or handed it over"),
     ]
     assert knobs(second)[1] == ("Clock moved on 3 days", "recorded", "what was due by then came due")
     assert [step["kind"] for step in second["steps"]] == ["model", "mark"]

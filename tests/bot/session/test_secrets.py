@@ -122,3 +122,12 @@ async def test_the_digest_that_is_shown_is_none_of_the_secret(thread: Thread) ->
     assert body(await thread.prompt())["binding"] != connect.binding(asked()[1])
     await thread.cancel()
     await thread.work()
+
+
+async def test_what_is_given_to_a_tool_that_is_gone_is_masked_as_a_whole(thread: Thread) -> None:
+    """Renamed with a deploy, say: the model goes on with the old name, and nothing says any more which argument is secret."""
+    await ask(thread, ("connect_db", {"host": "db", "token": TOKEN}), tools=(connect,))
+    [(action,)] = [event.data["actions"] for event in await thread.events() if event.type == "actions.requested"]
+    assert action["input"] == {"host": "•••", "token": "•••"}
+    assert TOKEN not in await told(thread)
+    assert "There is no tool 'connect_db'" in results(thread)[0][1]

@@ -23,12 +23,15 @@ from bot.agent import Agent
 from bot.app import Bot
 from bot.connections.connection import OAuthConnection
 from bot.context import ToolContext
-from bot.history import ResultItem, Usage
+from bot.flows import connected
+from bot.history import ResultItem, Usage, UserItem
 from bot.model import Finish, ModelReply, ModelRequest, OnText, RequestedCall
 from bot.runtime import open_runtime
 from bot.server.app import build_app, runner_of
 from bot.settings import Settings, sqlite_url
 from bot.tools import tool
+from durable_core.context import WorkflowContext
+from durable_core.registry import step, workflow
 from tests.bot.signins.desk import KEYS
 
 URL_FILE = "database.url"
@@ -46,19 +49,21 @@ class Ahead:
 
 
 class Asks:
-    """A model that asks once who the person is, then says it."""
+    """A model that asks once who the person is, by a tool or by the workflow that it is told to use, then says it."""
 
     name = "asks"
 
     async def reply(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         results = [item.content for item in request.history if isinstance(item, ResultItem)]
         if not results:
-            return ModelReply("", (RequestedCall("whoami", {}, provider_id="p"),), finish=Finish.TOOLS, usage=Usage(1, 1))
+            said = next(item.text for item in reversed(request.history) if isinstance(item, UserItem))
+            name = "visit" if "visit" in said else "whoami"
+            return ModelReply("", (RequestedCall(name, {}, provider_id="p"),), finish=Finish.TOOLS, usage=Usage(1, 1))
         return ModelReply(f"It says: {results[-1]}", usage=Usage(1, 1))
 
 
 def build(provider: str) -> Bot:
-    """Make a bot whose one tool acts with an account at the provider."""
+    """Make a bot with a tool and a workflow that act with an account at the provider."""
     tracker = OAuthConnection(
         "tracker",
         title="Tracker",
@@ -77,7 +82,19 @@ def build(provider: str) -> Bot:
         reply = await ctx.http(tracker).get("/userinfo")
         return str(reply.raise_for_status().json()["name"])
 
-    return Bot(agents=[Agent("helper", Asks(), tools=[whoami])])
+    @step(name="ask_there")
+    async def ask_there() -> str:
+        reply = await connected(tracker).get("/userinfo")
+        return str(reply.raise_for_status().json()["name"])
+
+    @workflow
+    async def visit(ctx: WorkflowContext) -> str:
+        """Say who the person is there, from a step, once both branches have the account."""
+        first, second = await asyncio.gather(ctx.authorize(tracker), ctx.authorize(tracker))
+        name = await ctx.step(ask_there)
+        return name if name == first.account == second.account else f"{name}, not {first.account} and {second.account}"
+
+    return Bot(agents=[Agent("helper", Asks(), tools=[whoami, visit])])
 
 
 async def serve(folder: Path, listening: socket.socket, provider: str, ahead: int) -> None:

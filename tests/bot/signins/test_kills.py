@@ -1,7 +1,7 @@
-"""kill -9 at every step between a callback and the turn that goes on: it completes, or the person is asked again.
+"""kill -9 at every step between a callback and the turn or the workflow that goes on: it completes, or the person is asked again.
 
-What lives here: one story, killed at each failpoint of a sign-in, on SQLite and on PostgreSQL. What does not: deaths elsewhere in
-a turn (tests/e2e/test_crash_matrix.py), the process (process.py).
+What lives here: two stories, killed at each failpoint of a sign-in, on SQLite and on PostgreSQL. What does not: deaths elsewhere
+(tests/e2e/test_crash_matrix.py), the process (process.py).
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ LATER = 120_000
 KEPT = {"connect.after_callback", "connect.after_store", "connect.before_settle"}
 """What was not yet spent, or is stored already, is completed."""
 CONNECT = sorted(name for name in FAILPOINTS if name.startswith("connect."))
+TOOL, WORKFLOW = "who am I?", "visit as me"
+"""What is said: one is answered by a tool that acts with the account, the other by a workflow that asks for it."""
 
 
 @dataclass(slots=True)
@@ -115,9 +117,9 @@ async def running(folder: Path) -> AsyncIterator[App]:
                 await app.http.close()
 
 
-async def asked(app: App) -> tuple[str, str]:
+async def asked(app: App, words: str) -> tuple[str, str]:
     """Say something that takes an account; the submission, and the request to sign in."""
-    created = await app.call("POST", "/v1/sessions", {"message": "who am I?"})
+    created = await app.call("POST", "/v1/sessions", {"message": words})
     return created["submission_id"], await open_request(app, created["session_id"])
 
 
@@ -146,23 +148,28 @@ async def outcome(app: App, submission_id: str) -> Any:
 
 @pytest.mark.parametrize("failpoint", CONNECT)
 async def test_a_death_in_the_middle_of_a_sign_in(folder: Path, failpoint: str) -> None:
-    await die_at(folder, failpoint)
+    """For one of the stories, another each time; for both with MOORINGS_TEST_FULL."""
+    for name, words in some([(failpoint, TOOL), (failpoint, WORKFLOW)]):
+        await die_at(folder, name, words)
 
 
 async def test_a_death_in_the_middle_of_a_sign_in_on_postgres(postgres_folder: Path) -> None:
     """One of them, another each time; all with MOORINGS_TEST_FULL."""
+    for failpoint, words in some([(name, words) for name in CONNECT for words in (TOOL, WORKFLOW)]):
+        await die_at(postgres_folder, failpoint, words)
+
+
+def some(deaths: list[tuple[str, str]]) -> list[tuple[str, str]]:
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(10**6))
     print(f"seed {seed}; again: {SEED_VARIABLE}={seed}")
-    chosen = CONNECT if os.environ.get(FULL_VARIABLE) else [random.Random(seed).choice(CONNECT)]
-    for failpoint in chosen:
-        await die_at(postgres_folder, failpoint)
+    return deaths if os.environ.get(FULL_VARIABLE) else [random.Random(seed).choice(deaths)]
 
 
-async def die_at(folder: Path, failpoint: str) -> None:
+async def die_at(folder: Path, failpoint: str, words: str) -> None:
     """Live the story with one death in it."""
     async with running(folder) as app, Browser() as browser:
         await app.start(environ={NAME_VARIABLE: failpoint})
-        submission_id, request_id = await asked(app)
+        submission_id, request_id = await asked(app, words)
         back = await away(app, browser, request_id)
         opening = asyncio.create_task(browser.open(back))
         assert await app.died() == -signal.SIGKILL
@@ -190,5 +197,6 @@ async def die_at(folder: Path, failpoint: str) -> None:
         found = await outcome(app, submission_id)
         assert found["status"] == "completed", found
         assert "It says: alice@tracker" in str(found)
+        assert "not alice@tracker" not in str(found)
         for secret in ("CANARY", back.partition("?")[2]):
             assert secret not in app.log()

@@ -38,6 +38,11 @@ async def long(ctx: WorkflowContext) -> str:
 
 
 @workflow
+async def waits(ctx: WorkflowContext) -> Any:
+    return await ctx.wait_for("go")
+
+
+@workflow
 async def empty(ctx: WorkflowContext) -> None:
     return None
 
@@ -361,6 +366,26 @@ async def test_a_run_that_may_have_been_taken_waits_for_no_lease(world: World, m
         assert await result(run) == 6
         (view,) = await engine.runs()
         assert view.run_id == run.run_id
+
+
+@pytest.mark.parametrize("by_hook", [True, False])
+async def test_a_signalled_run_that_may_have_been_taken_waits_for_no_lease(
+    world: World, monkeypatch: pytest.MonkeyPatch, by_hook: bool
+) -> None:
+    async with world.engine(waits) as engine:
+        run = await engine.start(waits)
+        await parked(run)
+        begin = engine.store.begin
+
+        async def lost(admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
+            _, claim = await begin(admission, request)
+            assert claim is not None, "a signal takes the run that it wakes"
+            raise CommitUnknown("the answer was lost")
+
+        monkeypatch.setattr(engine.store, "begin", lost)
+        with pytest.raises(CommitUnknown):
+            await (engine.signal("go", 1, key="k") if by_hook else run.signal("go", 1, key="k"))
+        assert await result(run) == 1
 
 
 async def test_a_start_whose_caller_is_gone_is_advanced_all_the_same(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

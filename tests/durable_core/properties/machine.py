@@ -13,11 +13,12 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from durable_core.model import SESSIONS, Abilities, AnswerPolicy, ClaimRequest, PromptOutcome
+from durable_core.model import SESSIONS, Abilities, AnswerPolicy, Claim, ClaimRequest, PromptOutcome
 from durable_core.store import Store
 from durable_core.testing.acts import WORKERS
 from durable_core.testing.builders import LEASE, MINUTE
 from durable_core.testing.histories import check_store
+from tests.durable_core.properties.expected import ExpectedRun
 from tests.durable_core.properties.people import KEEPS, PRINCIPALS
 from tests.durable_core.properties.senders import Senders
 from tests.durable_core.properties.setting import ABLE, ADDRESSES
@@ -101,19 +102,28 @@ class StoreMachine(Workers, Senders):
             self.claim(WORKERS[pick % 2], size + 1, able, alone=flag, recovering=None if flag or pick % 3 else size % 3)
         elif kind == "admit":
             later = 2 * MINUTE if flag and size == 1 else None
-            self.admit(ADDRESSES[pick % 3], 5 * MINUTE if flag and size == 0 else None, later=later, keep=KEEPS[pick % 3])
+            lifetime, taker = 5 * MINUTE if flag and size == 0 else None, self.taker(pick, able)
+            self.took_with_input(*self.admit(ADDRESSES[pick % 3], lifetime, later=later, keep=KEEPS[pick % 3], taker=taker))
+        elif kind == "call":
+            self.took_with_input(*self.call(pick, self.taker(pick, able)))
         elif kind == "new":
-            owner = WORKERS[pick % 2]
-            taker = ClaimRequest(owner=owner, lease_ms=LEASE, limit=1, abilities=able) if pick % 4 < 3 else None
-            run, claim = self.begin(pick, MINUTE if flag and size else None, KEEPS[size % 3], empty=size == 0, taker=taker)
-            if claim is not None:
-                self.took(run, claim, owner)
+            later, taker = MINUTE if flag and size else None, self.taker(pick, able)
+            self.took_with_input(*self.begin(pick, later, KEEPS[size % 3], empty=size == 0, taker=taker))
         elif kind == "advance":
             self.advance((1, 1_003, LEASE // 2 + 1, LEASE + 1, MINUTE, 6 * MINUTE)[pick % 6], reap=flag)
         elif kind == "crash":
             self.place.crash(self.at)
         else:
             self.happen_among_people(kind, pick, size, flag=flag)
+
+    def taker(self, pick: int, able: Abilities) -> ClaimRequest | None:
+        """Choose a worker that takes the run with its input, or none."""
+        return ClaimRequest(owner=WORKERS[pick % 2], lease_ms=LEASE, limit=1, abilities=able) if pick % 4 < 3 else None
+
+    def took_with_input(self, run: ExpectedRun | None, claim: Claim | None) -> None:
+        """Take down that a run was taken with its input."""
+        if run is not None and claim is not None:
+            self.took(run, claim, claim.owner)
 
     def able(self, pick: int) -> Abilities:
         """Choose a worker's abilities; one of those that find something to do, if there is any."""
@@ -168,7 +178,7 @@ class StoreMachine(Workers, Senders):
         elif kind == "forget" and flag:
             self.forget(pick)
         else:
-            act = {"call": self.call, "unstrand": self.unstrand}.get(kind, self.redeliver)
+            act = self.unstrand if kind == "unstrand" else self.redeliver
             if kind == "purge":
                 self.tidy(flag=flag)
             else:

@@ -12,7 +12,19 @@ from typing import Any
 import pytest
 
 from durable_core.errors import ContentGone, NotFound, SessionEnded
-from durable_core.model import AnswerPolicy, AnswerStatus, Claim, ClaimRequest, Outcome, PromptOutcome, RunKind, ToAddress, ToNew
+from durable_core.model import (
+    Admission,
+    AnswerPolicy,
+    AnswerStatus,
+    Claim,
+    ClaimRequest,
+    Outcome,
+    PromptOutcome,
+    Receipt,
+    RunKind,
+    ToAddress,
+    ToNew,
+)
 from durable_core.testing.builders import (
     ALICE,
     BOB,
@@ -38,12 +50,23 @@ TELL = (CHANNEL, "tell")
 class People(Setting):
     """What people do."""
 
-    def admit(self, address: str, lifetime: int | None, *, later: int | None = None, keep: int | None = None) -> None:
-        now = self.expected.now
+    def admit(
+        self,
+        address: str,
+        lifetime: int | None,
+        *,
+        later: int | None = None,
+        keep: int | None = None,
+        taker: ClaimRequest | None = None,
+    ) -> tuple[ExpectedRun, Claim | None]:
+        now, claim = self.expected.now, None
         wake_at = None if later is None else now + later
         admission = message(to_address(address, new=new_run(lifetime_ms=lifetime, wake_at=wake_at, keep_ms=keep)))
-        receipt = self.do(self.real.admit(admission))
         run = self.expected.addresses.get((CHANNEL, address))
+        if run is None or taker is None:
+            receipt = self.do(self.real.admit(admission))
+        else:
+            receipt, claim = self.wake(run, admission, taker)
         assert receipt.created is (run is None)
         if run is None:
             deadline = None if lifetime is None else now + lifetime
@@ -55,6 +78,16 @@ class People(Setting):
             assert receipt.run_id == run.run_id
             self.came(run, admission.submission_id, receipt.seq)
         self.accepted.append((admission, receipt))
+        return run, claim
+
+    def wake(self, run: ExpectedRun, admission: Admission, taker: ClaimRequest) -> tuple[Receipt, Claim | None]:
+        """Write to a run that is there, and have a worker take it if nobody holds it."""
+        receipt, claim = self.do(self.real.begin(admission, taker))
+        able = taker.abilities
+        takes = able.sessions if run.kind is RunKind.SESSION else run.name in able.workflows
+        free = run.owner is None and takes and (run.stranded_code is None or run.stranded_code != able.code)
+        assert (claim is not None) is (free and run.crashes < 2), "an input took what it may not, or not what it may"
+        return receipt, claim
 
     def begin(
         self, pick: int, later: int | None, keep: int | None, *, empty: bool, taker: ClaimRequest | None = None
@@ -95,7 +128,7 @@ class People(Setting):
         run.submissions.append(submission_id)
         self.expected.outcomes[submission_id] = None
 
-    def call(self, pick: int) -> None:
+    def call(self, pick: int, taker: ClaimRequest | None = None) -> tuple[ExpectedRun | None, Claim | None]:
         """Write to an address that no message makes a run for: a hook."""
         channel, address = HOOKS[pick % len(HOOKS)]
         admission = message(ToAddress(channel=channel, address=address, new=None))
@@ -103,10 +136,14 @@ class People(Setting):
         if run is None:
             with pytest.raises(NotFound):
                 self.do(self.real.admit(admission))
-            return
-        receipt = self.do(self.real.admit(admission))
+            return None, None
+        if taker is None:
+            receipt, claim = self.do(self.real.admit(admission)), None
+        else:
+            receipt, claim = self.wake(run, admission, taker)
         assert receipt.run_id == run.run_id, "an address led to another run"
         self.came(run, admission.submission_id, receipt.seq)
+        return run, claim
 
     def redeliver(self, pick: int) -> None:
         admission, receipt = self.accepted[pick % len(self.accepted)]

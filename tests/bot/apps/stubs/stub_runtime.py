@@ -19,6 +19,7 @@ def say(*words: object) -> None:
 class Console:
     """What the page asks of the worker, and nothing else."""
 
+    store: None = None
     _worker: WorkerProcess
 
     @property

@@ -1,4 +1,4 @@
-"""Something between a store and its server that can say what a server says while it stops.
+"""Something between a store and its server that can say what a server says while it stops, or nothing, as one that is gone.
 
 What lives here: passing bytes on, and a FATAL that no end of the connection follows. What does not: what a store makes of it.
 """
@@ -20,12 +20,16 @@ FATAL = b"E" + (len(_FIELDS) + 4).to_bytes(4, "big") + _FIELDS
 
 
 class Relay:
-    """Passes on what clients and the server say; `stop` has every client told that the server ends, and then nothing."""
+    """Passes on what clients and the server say.
+
+    After `stop` every client was told that the server ends, and hears nothing more; after `fall_silent` nobody hears anything.
+    """
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._meeting: set[asyncio.Task[None]] = set()
+        self._silent = False
 
     @classmethod
     @asynccontextmanager
@@ -51,13 +55,19 @@ class Relay:
             task.cancel()
             client.write(FATAL)
 
+    def fall_silent(self) -> None:
+        """Pass nothing on any more, for those who come later either."""
+        self._silent = True
+        for task in tuple(self._open):
+            task.cancel()
+
     def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         meeting = asyncio.create_task(self._serve(reader, writer))
         self._meeting.add(meeting)
         meeting.add_done_callback(self._meeting.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._pass_on(reader, writer))
+        task = asyncio.create_task(asyncio.sleep(0) if self._silent else self._pass_on(reader, writer))
         self._open[task] = writer
         try:
             await asyncio.wait({task})

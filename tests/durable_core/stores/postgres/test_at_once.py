@@ -14,8 +14,8 @@ import pytest
 
 from durable_core.errors import LeaseLost, SessionEnded
 from durable_core.model import Claim, ClaimRequest, Outcome, Phase, RecordKind, RunStatus, SubmissionOutcome, ToNew
-from durable_core.stores.postgres.connect import dsn
 from durable_core.stores.postgres.holding import SWEEP_SECONDS
+from durable_core.stores.postgres.hosts import dsn
 from durable_core.stores.postgres.store import PostgresStore
 from durable_core.testing.builders import body, message, new_run, step_commit
 from durable_core.testing.histories import check_run

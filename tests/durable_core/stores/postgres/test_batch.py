@@ -21,7 +21,7 @@ from durable_core.errors import Broken, CommitUnknown, LeaseLost, Redacted
 from durable_core.model import Claim, ClaimRequest, CommandKind, Committed, EventDraft, Phase, StepCommit, ToNew
 from durable_core.stores.postgres import batch
 from durable_core.stores.postgres.batch import AT_ONCE, LARGE, MOST
-from durable_core.stores.postgres.connect import dsn
+from durable_core.stores.postgres.hosts import dsn
 from durable_core.stores.postgres.store import PostgresStore
 from durable_core.testing.builders import body, message, new_run, step_commit
 from durable_core.testing.histories import check_run

@@ -14,8 +14,10 @@ from durable_core.crypto import KeyRing, new_key_entry
 from durable_core.errors import Broken, CommitUnknown, KeyMissing, KeyWrong, SchemaOutdated, Unavailable
 from durable_core.model import Claim, ClaimRequest, Extra, StepCommit, StepDraft, ToNew
 from durable_core.stores.open import StoreOptions, open_store
-from durable_core.stores.postgres.connect import Settings, dsn, is_lost, sorted_error
+from durable_core.stores.postgres.connect import Settings, is_lost, sorted_error
+from durable_core.stores.postgres.hosts import dsn
 from durable_core.stores.postgres.listen import Ear
+from durable_core.stores.postgres.servers import Seen
 from durable_core.stores.postgres.store import PostgresStore
 from durable_core.testing.builders import body, message, new_run, to_address
 from tests.durable_core.conformance.postgres import KEYS, postgres_store
@@ -212,7 +214,7 @@ async def test_where_the_server_has_no_connection_left_those_that_there_are_serv
     assert len(store._database._pool._idle) == 1
     tried = asyncio.Event()
 
-    async def refused(_url: str, *, pooler: bool) -> asyncpg.Connection:
+    async def refused(_url: str, *, pooler: bool, seen: Seen) -> asyncpg.Connection:
         tried.set()
         await asyncio.sleep(0)
         assert not pooler
@@ -230,7 +232,7 @@ async def test_where_there_is_no_connection_at_all_nobody_waits_for_one(
 ) -> None:
     store = await open_one()
 
-    async def refused(_url: str, *, pooler: bool) -> asyncpg.Connection:
+    async def refused(_url: str, *, pooler: bool, seen: Seen) -> asyncpg.Connection:
         await asyncio.sleep(0)
         assert not pooler
         raise sorted_error(error) from error
@@ -251,7 +253,7 @@ async def test_a_listener_that_the_database_cuts_short_says_so_in_a_sentence(pos
         async def add_listener(self, *_: object) -> None:
             raise asyncpg.QueryCanceledError("canceling statement due to statement timeout")
 
-    async def connect(_url: str) -> Impatient:
+    async def connect(_url: str, *, seen: Seen) -> Impatient:
         return Impatient()
 
     ear = Ear(Settings(url=postgres_url), "inc_1", lambda _: None)

@@ -17,7 +17,7 @@ from durable_core.model import Holdings, Incarnation
 from durable_core.store import Store
 from durable_core.stores.postgres import alive
 from durable_core.stores.postgres.alive import DEAD_AFTER_MS
-from durable_core.stores.postgres.connect import dsn
+from durable_core.stores.postgres.hosts import dsn
 from durable_core.testing.acts import claims
 from durable_core.testing.builders import LEASE, START_MS, message, to_address
 from tests.durable_core.conformance.postgres import postgres_store

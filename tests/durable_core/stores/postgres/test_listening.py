@@ -9,10 +9,12 @@ import asyncpg
 import pytest
 
 from durable_core.clock import ManualClock
-from durable_core.model import Incarnation, ToNew
+from durable_core.errors import Unavailable
+from durable_core.model import ClaimRequest, Incarnation, ToNew
 from durable_core.stores.postgres.alive import DEAD_AFTER_MS, Heartbeats
-from durable_core.stores.postgres.connect import dsn
+from durable_core.stores.postgres.hosts import dsn
 from durable_core.stores.postgres.listen import MOST_BYTES, lock_of, payload
+from durable_core.stores.postgres.servers import Seen
 from durable_core.stores.postgres.store import PostgresStore
 from durable_core.testing.builders import START_MS, message, new_run
 from tests.durable_core.conformance.postgres import KEYS, postgres_store
@@ -184,6 +186,79 @@ async def test_nobody_is_called_dead_just_after_the_server_started_or_this_proce
     await patient.close()
     store = await open_one()
     assert (await store.due(store.incarnation)).dead == ("inc_gone",)
+
+
+async def test_who_can_not_show_that_it_lives_takes_nothing_and_calls_nobody_dead(
+    open_one: Open, migrated_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever can, takes it for dead, and from it whatever it takes, as often as it does."""
+    store = await open_one()
+    await store.enrol(Incarnation(owner="inc_gone", deployment="d"))
+    request = ClaimRequest(owner=store.incarnation, lease_ms=60_000, limit=9)
+
+    async def refused(_url: str, *, seen: Seen) -> asyncpg.Connection:
+        raise Unavailable("there is no way")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("durable_core.stores.postgres.listen.connect", refused)
+        await cut(migrated_url)
+        assert store._ear is not None
+        while store._ear.is_heard:
+            await asyncio.sleep(0)
+        _, begun = await store.begin(message(ToNew(new=new_run())), request)
+        assert begun is None, "what comes in is accepted all the same"
+        with pytest.raises(Unavailable):
+            await store.claim(request)
+        with pytest.raises(Unavailable):
+            await store.claim_lanes(store.incarnation, limit=1, lease_ms=60_000)
+        with pytest.raises(Unavailable):
+            await store.take_interactions(store.incarnation, limit=1, lease_ms=60_000)
+        assert (await store.due(store.incarnation)).dead == ()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not store._ear.is_heard:
+            await asyncio.sleep(0)
+        assert len(await store.claim(request)) == 1
+        while (await store.due(store.incarnation)).dead != ("inc_gone",):
+            await asyncio.sleep(0)
+
+
+async def test_a_listener_on_another_server_than_the_rest_is_made_anew_and_nobody_is_called_dead_for_it(open_one: Open) -> None:
+    store = await open_one()
+    await store.enrol(Incarnation(owner="inc_gone", deployment="d"))
+    heard = Heard(store)
+    assert store._ear is not None
+    store._ear._server = 0.0  # as on one that was started at another time
+    assert (await store.due(store.incarnation)).dead == ()
+    await heard.until(None)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while (await store.due(store.incarnation)).dead != ("inc_gone",):
+            await asyncio.sleep(0)
+
+
+async def test_behind_a_pooler_whoever_could_not_beat_calls_nobody_dead(
+    migrated_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("durable_core.stores.postgres.alive.BEAT_SECONDS", 0)
+    clock = ManualClock(START_MS)
+    store, silent = (postgres_store(migrated_url, clock, pooler=True) for _ in range(2))
+    for one, owner in ((silent, "inc_2"), (store, "inc_1")):
+        await one.open()
+        await one.enrol(Incarnation(owner=owner, deployment="d"))
+    await silent.close()
+    clock._now_ms += DEAD_AFTER_MS + 1
+    assert (await store.due("inc_1")).dead == ("inc_2",)
+    beaten = asyncio.Event()
+
+    async def away(*_: object, **__: object) -> None:
+        beaten.set()
+        raise Unavailable("it is away")
+
+    monkeypatch.setattr(store._database, "write", away)
+    await beaten.wait()
+    await asyncio.sleep(0)
+    assert (await store.due("inc_1")).dead == ()
+    monkeypatch.undo()
+    await store.close()
 
 
 async def test_behind_a_pooler_silence_is_death(migrated_url: str) -> None:

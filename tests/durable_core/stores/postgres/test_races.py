@@ -29,7 +29,7 @@ from durable_core.model import (
     SubmissionOutcome,
     ToNew,
 )
-from durable_core.stores.postgres.connect import dsn
+from durable_core.stores.postgres.hosts import dsn
 from durable_core.stores.postgres.store import PostgresStore
 from durable_core.testing.builders import body, message, new_run, to_address
 from durable_core.testing.keyclaims import about

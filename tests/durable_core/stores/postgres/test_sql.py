@@ -8,7 +8,7 @@ import pytest
 
 from durable_core.clock import DatabaseClock
 from durable_core.errors import Broken
-from durable_core.stores.postgres.connect import dsn
+from durable_core.stores.postgres.hosts import dsn
 from durable_core.stores.postgres.sql import literal, numbered, plain, qualified, storable
 from tests.durable_core.stores.postgres.conftest import Open
 
