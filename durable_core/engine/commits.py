@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final
 
-from durable_core import codec, internal
+from durable_core import codec, internal, versions
 from durable_core.engine.handles import CANCELLED, COMPLETED
 from durable_core.engine.inbox import Completion, stale
 from durable_core.engine.live import Asked, Live, is_start
@@ -329,7 +330,14 @@ def _event(completion: Completion, n: int) -> EventDraft | None:
     refs: tuple[tuple[str, str], ...] = ()
     if completion.kind in _SHOWS_VALUE or not completion.ok:
         refs = ((shown, f"step:{n}#/{shown}"),)
+    if completion.op and not completion.about:  # as of nearly every step: the same few names again and again
+        return EventDraft(type=type_, body=_named(completion.op, versions.CURRENT_SPEC), refs=refs)
     return _event_of(type_, {"op": completion.op, **completion.about} if completion.op else {**completion.about}, refs=refs)
+
+
+@lru_cache(maxsize=1_000)
+def _named(op: str, spec: int) -> bytes:
+    return codec.encode({"op": op}, written=spec)
 
 
 def _awaited(name: str) -> EventDraft:

@@ -49,16 +49,11 @@ class Completion:
 
 def next_completion(live: Live, public_url: str | None) -> Completion | None:
     """Return what the body is told next; None when nothing has happened. Answers are left to `next_answer`."""
-    return (
-        _cancel(live)
-        or _hook_taken(live)
-        or _command(live)
-        or _attempt(live)
-        or _webhook(live, public_url)
-        or _same_child(live)
-        or _due(live, live.now())
-        or _reminder(live, live.now())
-    )
+    found = _cancel(live) or _hook_taken(live) or _command(live) or _attempt(live) or _webhook(live, public_url)
+    if found is not None:
+        return found
+    now = live.now()
+    return _same_child(live) or _due(live, now) or _reminder(live, now)
 
 
 def read_command(live: Live, command: Command) -> dict[str, Any]:
