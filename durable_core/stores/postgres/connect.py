@@ -47,6 +47,7 @@ _SETTINGS: Final = MappingProxyType(
 )
 
 _TIMELINE: Final = "SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int"
+_STANDBY: Final = "it is a standby, or set to read only: nothing can be written there"
 _UNKNOWN_SETTING: Final = "unsupported startup parameter"
 """What pgbouncer answers to them."""
 
@@ -123,9 +124,12 @@ async def _ask(url: str, *, pooler: bool) -> Answer:
     try:
         return Answer(connection, int(await connection.fetchval(_TIMELINE)))
     except BaseException as error:
-        if isinstance(error, asyncpg.PostgresError) and not connection.is_closed():
+        standby = isinstance(error, asyncpg.ObjectNotInPrerequisiteStateError)  # behind a pooler it isn't known sooner
+        if isinstance(error, asyncpg.PostgresError) and not standby and not connection.is_closed():
             return Answer(connection, 0)  # a service that has no such thing, or doesn't let it be read
         connection.terminate()
+        if standby:
+            raise Unavailable(_STANDBY) from error
         if isinstance(error, FAULTS):
             raise sorted_error(error) from error
         raise
@@ -145,7 +149,7 @@ async def _connect(url: str, *, pooler: bool) -> asyncpg.Connection:
             target_session_attrs=None if pooler or wanted(url) else "read-write",
         )
     except asyncpg.TargetServerAttributeNotMatched as error:
-        raise Unavailable("it is a standby, or set to read only: nothing can be written there") from error
+        raise Unavailable(_STANDBY) from error
     except (*FAULTS, ValueError) as error:
         if _UNKNOWN_SETTING in str(error):
             raise Broken(
