@@ -6,6 +6,7 @@ Whatever is heavy, and every package that a user's file could shadow, is importe
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -48,6 +49,9 @@ Host = Annotated[str, typer.Option(help="Address to listen on.")]
 def main() -> NoReturn:
     """Run the command; a reason not to start is one sentence on stderr and exit code 2."""
     os.umask(0o077)  # whatever is written here is its owner's: messages, keys, payments
+    for out in (sys.stdout, sys.stderr):
+        if isinstance(out, io.TextIOWrapper):  # a terminal that can't show a name is no reason to show nothing
+            out.reconfigure(errors="backslashreplace")
     try:
         preflight.refuse_shadows(preflight.places_that_shadow())
         preflight.refuse_bytes(sys.argv[1:])

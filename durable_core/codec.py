@@ -95,7 +95,7 @@ def unstamped(data: bytes) -> bytes:
 
 def check_name(name: str, what: str) -> str:
     """Return a name that is kept as text of its own, where every database can. Raises: Unstorable."""
-    if "\0" in name or _lone_surrogate(name) is not None:
+    if "\0" in name or not (name.isascii() or _lone_surrogate(name) is None):
         raise Unstorable(what, "str with a NUL or a lone surrogate")
     return name
 

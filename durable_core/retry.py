@@ -10,7 +10,7 @@ import math
 import random as _random
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential
 
@@ -19,6 +19,8 @@ from durable_core.errors import CommitUnknown, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+T = TypeVar("T")
 
 MAX_RETRY_AFTER: Final = timedelta(days=1)
 """The longest a platform's Retry-After is believed: a mad one must not close a lane for ever."""
@@ -62,6 +64,9 @@ class RetryPolicy:
 DATABASE_RETRY: Final = RetryPolicy(attempts=5, first=timedelta(milliseconds=50), cap=timedelta(seconds=2), jitter=0.5)
 """For a call to the database inside one request or step; what lasts longer is the caller's to park."""
 
+HELD_RETRY: Final = RetryPolicy(attempts=50, first=timedelta(milliseconds=50), cap=timedelta(seconds=2), jitter=0.5)
+"""For what a held run has done and not yet written down: about as long as its lease lasts, or a failover takes."""
+
 
 def retrying_unavailable(
     policy: RetryPolicy = DATABASE_RETRY,
@@ -79,3 +84,21 @@ def retrying_unavailable(
         wait=lambda state: policy.delay_ms(state.attempt_number) / 1000,
         reraise=True,
     )
+
+
+async def surely(call: Callable[[], Awaitable[T]], *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> T:
+    """Write down what was done, as soon as the database is there: what was done is not to be done again since that was away.
+
+    Raises:
+        Unavailable: it stays away; nothing is written.
+        CommitUnknown: read before you write again.
+    """
+    try:
+        return await call()
+    except CommitUnknown:
+        raise
+    except Unavailable:
+        async for attempt in retrying_unavailable(HELD_RETRY, sleep=sleep):
+            with attempt:
+                return await call()
+        raise

@@ -23,7 +23,7 @@ from bot.turn.change import Begun, Draft
 from bot.turn.state import Turn
 from durable_core import codec
 from durable_core.model import EventDraft, Record, RecordKind
-from durable_core.retry import RetryPolicy
+from durable_core.retry import RetryPolicy, surely
 
 if TYPE_CHECKING:
     from bot.tools import Tool
@@ -99,15 +99,17 @@ async def _keep(
     input_hash: str = "",
     events: tuple[EventDraft, ...] = (),
 ) -> None:
-    await store.record(
-        session.run_id,
-        session.epoch,
-        step_n=session.step_no,
-        key=key,
-        kind=kind,
-        input_hash=input_hash,
-        body=body,
-        events=events,
+    await surely(
+        lambda: store.record(
+            session.run_id,
+            session.epoch,
+            step_n=session.step_no,
+            key=key,
+            kind=kind,
+            input_hash=input_hash,
+            body=body,
+            events=events,
+        )
     )
     session.records[key] = Record(key=key, kind=kind, input_hash=input_hash, body=body, attempt=session.attempt, at=session.now)
 

@@ -34,6 +34,7 @@ from durable_core import codec
 from durable_core.claiming import Claimer
 from durable_core.failpoints import hit
 from durable_core.model import Record, RecordKind, Signals
+from durable_core.retry import surely
 from durable_core.store import Store
 
 
@@ -241,20 +242,25 @@ class CallRunner:
         return signals
 
     async def _record(self, session: LiveSession, turn: Turn, call: Call, item: ResultItem, batch: Batch) -> None:
-        if batch.closed:
-            raise Reconsider
         key = f"result:{call.call_id}"
         body = codec.encode(to_json(item))
-        await self.store.record(
-            session.run_id,
-            session.epoch,
-            step_n=session.step_no,
-            key=key,
-            kind=RecordKind.RESULT,
-            input_hash="",
-            body=body,
-            events=(event_draft(_result_event(session, turn, call, item)),),
-        )
+        event = event_draft(_result_event(session, turn, call, item))
+
+        async def write() -> Signals:
+            if batch.closed:
+                raise Reconsider
+            return await self.store.record(
+                session.run_id,
+                session.epoch,
+                step_n=session.step_no,
+                key=key,
+                kind=RecordKind.RESULT,
+                input_hash="",
+                body=body,
+                events=(event,),
+            )
+
+        await surely(write)
         session.records[key] = Record(
             key=key, kind=RecordKind.RESULT, input_hash="", body=body, attempt=session.attempt, at=session.now
         )

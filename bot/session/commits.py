@@ -37,6 +37,7 @@ from durable_core.model import (
     StepDraft,
     SubmissionOutcome,
 )
+from durable_core.retry import surely
 
 if TYPE_CHECKING:
     from durable_core.store import Store
@@ -59,7 +60,7 @@ async def commit(
     before = session.state.turn
     rest = _after(session, change, limits)
     change, made = _fitting(session, change, before, rest, move)
-    committed = await store.commit(made)
+    committed = await surely(lambda: store.commit(made))
     _take_over(session, change, committed)
     if move is not None:
         ends = None if move.lifetime_ms is None else committed.now + move.lifetime_ms

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final
 
-from durable_core import codec, internal
+from durable_core import codec, internal, versions
 from durable_core.engine.handles import CANCELLED, COMPLETED
-from durable_core.engine.inbox import Completion, stale
+from durable_core.engine.inbox import Completion, about_answer, stale
 from durable_core.engine.live import Asked, Live, is_start
 from durable_core.engine.signals import HOOK
 from durable_core.engine.starts import Parent, Start, child_admission
@@ -27,6 +28,7 @@ from durable_core.model import (
     OutboxDraft,
     Outcome,
     Phase,
+    Prompt,
     PromptDraft,
     PromptOutcome,
     PromptSettlement,
@@ -68,7 +70,7 @@ def entry_commit(live: Live, completion: Completion, *, at: int, keep_ms: int | 
     Raises:
         Unstorable, TooLarge: something that the body asked for can't be kept.
     """
-    asking = _asking(live, keep_ms, surface)
+    asking = _asking(live, keep_ms, surface, told=completion.op)
     if completion.kind is EntryKind.ANSWER:
         asking.outbox.extend(_told_of_answer(live, completion, surface))
     if completion.reminds is not None:
@@ -126,7 +128,26 @@ def without_hook(live: Live, commit: StepCommit, name: str) -> StepCommit:
     )
 
 
+def with_answered(live: Live, commit: StepCommit, prompt: Prompt, surface: Surface) -> StepCommit:
+    """Return a commit that leaves a question alone which it was to withdraw, and tells how that was answered meanwhile."""
+    live.settled[prompt.prompt_id] = prompt
+    withdrawn = _withdrawn(prompt.prompt_id)
+    untrue = [draft.body for draft in surface.resolve(asker(live), prompt.prompt_id, PromptOutcome.CANCELLED, None)]
+    told, owed = _answered(live, prompt, surface)
+    return replace(
+        commit,
+        settle=tuple(one for one in commit.settle if one.prompt_id != prompt.prompt_id),
+        events=tuple(told if one == withdrawn else one for one in commit.events),
+        outbox=(*(one for one in commit.outbox if one.body not in untrue), *owed),
+    )
+
+
 # ── the end ──
+
+
+def ends(live: Live, commit: StepCommit) -> bool:
+    """Whether a run ends with what this entry told its body, and both can be committed as they are."""
+    return live.replay.outcome is not None and live.cancel_at is None and not (commit.settle or commit.addresses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +271,15 @@ def _was_reminded(asked: Asked) -> PromptUpdate:
     return PromptUpdate(prompt_id=asked.prompt_id, expires_at=asked.expires_at, remind_at=None)
 
 
-def _asking(live: Live, keep_ms: int | None, surface: Surface) -> _Asking:
+def _asking(live: Live, keep_ms: int | None, surface: Surface, *, told: str) -> _Asking:
     asking = _Asking()
     for op in list(live.wants.unwritten.values()):
         _ask(live, op, asking, keep_ms, surface)
         live.wants.write_down(op)
+    for answered in [one for one in live.settled.values() if one.call_id in live.dropped and one.call_id != told]:
+        event, owed = _answered(live, answered, surface)
+        asking.events.append(event)
+        asking.outbox.extend(owed)
     if live.replay.outcome is None:
         for op_id in live.dropped:
             _withdraw(live, op_id, asking, surface)
@@ -275,6 +300,13 @@ def _withdraw(live: Live, op_id: str, asking: _Asking, surface: Surface) -> None
         asking.outbox.extend(surface.resolve(asker(live), prompt.prompt_id, PromptOutcome.CANCELLED, None))
     if child is not None and child not in live.wants.results and child not in live.wants.children:
         asking.outbox.append(internal.child_cancel(child))
+
+
+def _answered(live: Live, prompt: Prompt, surface: Surface) -> tuple[EventDraft, tuple[OutboxDraft, ...]]:
+    """Tell of an answer that the body doesn't want any more: whoever gave it was told that it counts."""
+    outcome = prompt.outcome or PromptOutcome.ANSWERED
+    owed = surface.resolve(asker(live), prompt.prompt_id, outcome, prompt.settled_name)
+    return _event_of("input.resolved", about_answer(prompt)), owed
 
 
 def _withdrawn(prompt_id: str) -> EventDraft:
@@ -329,7 +361,14 @@ def _event(completion: Completion, n: int) -> EventDraft | None:
     refs: tuple[tuple[str, str], ...] = ()
     if completion.kind in _SHOWS_VALUE or not completion.ok:
         refs = ((shown, f"step:{n}#/{shown}"),)
+    if completion.op and not completion.about:  # as of nearly every step: the same few names again and again
+        return EventDraft(type=type_, body=_named(completion.op, versions.CURRENT_SPEC), refs=refs)
     return _event_of(type_, {"op": completion.op, **completion.about} if completion.op else {**completion.about}, refs=refs)
+
+
+@lru_cache(maxsize=1_000)
+def _named(op: str, spec: int) -> bytes:
+    return codec.encode({"op": op}, written=spec)
 
 
 def _awaited(name: str) -> EventDraft:

@@ -207,7 +207,7 @@ class Engine:
             workflow: what to run, or its name.
             args: what the body gets after `ctx`.
             key: names this start; the same key of a workflow is the same run.
-            delay: how long from now.
+            delay: how long from now; what is sent to the run earlier begins it.
             at: when; an aware datetime.
             started_by: who starts it.
             kwargs: as `args`; a parameter that is named as one of these options is to be given by position.

@@ -15,7 +15,7 @@ from durable_core.engine.live import Asked, Live, is_start
 from durable_core.engine.signals import HOOK, new_token
 from durable_core.engine.steps import Attempted, Tries
 from durable_core.failures import HookTaken
-from durable_core.model import Command, CommandKind, PromptOutcome, PromptSettlement
+from durable_core.model import Command, CommandKind, Prompt, PromptOutcome, PromptSettlement
 from durable_core.operations import EntryKind, OpKind
 
 NOTHING: bytes = codec.encode({"ok": True, "value": None})
@@ -42,6 +42,11 @@ class Completion:
     """What its event says beside the operation."""
 
     @property
+    def comes_again(self) -> bool:
+        """Whether it comes as it is once more where it wasn't written: all but attempts of steps do."""
+        return self.kind not in {EntryKind.STEP, EntryKind.FAILED}
+
+    @property
     def prompts(self) -> tuple[str, ...]:
         """The questions whose end, or whose reminder, it is."""
         return (*(one.prompt_id for one in self.settle), *((self.reminds.prompt_id,) if self.reminds is not None else ()))
@@ -49,16 +54,11 @@ class Completion:
 
 def next_completion(live: Live, public_url: str | None) -> Completion | None:
     """Return what the body is told next; None when nothing has happened. Answers are left to `next_answer`."""
-    return (
-        _cancel(live)
-        or _hook_taken(live)
-        or _command(live)
-        or _attempt(live)
-        or _webhook(live, public_url)
-        or _same_child(live)
-        or _due(live, live.now())
-        or _reminder(live, live.now())
-    )
+    found = _cancel(live) or _hook_taken(live) or _command(live) or _attempt(live) or _webhook(live, public_url)
+    if found is not None:
+        return found
+    now = live.now()
+    return _same_child(live) or _due(live, now) or _reminder(live, now)
 
 
 def read_command(live: Live, command: Command) -> dict[str, Any]:
@@ -141,14 +141,19 @@ def _answer(live: Live, command: Command) -> Completion | None:
         "prompt_id": prompt.prompt_id,
     }
     output = codec.encode({"ok": True, "value": value})
+    op, about = prompt.call_id or "", about_answer(prompt)
+    return Completion(kind=EntryKind.ANSWER, op=op, output=output, consumed=(command.seq,), about=about)
+
+
+def about_answer(prompt: Prompt) -> dict[str, Any]:
+    """Say how a settled question was settled."""
     outcome = prompt.outcome or PromptOutcome.ANSWERED
-    about = {
+    return {
         "request_id": prompt.prompt_id,
         "outcome": outcome.value,
         "option_id": prompt.option_id,
         "by": prompt.settled_name,
     }
-    return Completion(kind=EntryKind.ANSWER, op=prompt.call_id or "", output=output, consumed=(command.seq,), about=about)
 
 
 def _signal(live: Live, command: Command, body: dict[str, Any]) -> Completion:

@@ -9,13 +9,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from durable_core import codec
 from durable_core.authorizing import Lent
 from durable_core.clock import Clock
-from durable_core.engine.commits import End, end_commit, entry_commit, with_end, without_hook
+from durable_core.engine.commits import End, end_commit, ends, entry_commit, with_answered, with_end, without_hook
 from durable_core.engine.ending import children_of
 from durable_core.engine.handles import CANCELLED, COMPLETED, FAILED
 from durable_core.engine.inbox import Completion, next_completion, read_command, unanswered
@@ -27,20 +27,18 @@ from durable_core.engine.surface import Alone, Surface
 from durable_core.engine.threads import Threads, being_cancelled, storable, wording
 from durable_core.errors import (
     AddressTaken,
-    CommitUnknown,
     DurableError,
     LeaseLost,
     PromptTaken,
     Stranded,
     TooLarge,
-    Unavailable,
     Unstorable,
 )
 from durable_core.failures import NonDeterminism, Poison
 from durable_core.model import MAX_CHARGED, Abilities, Claim, CommandKind, Committed, StepCommit
 from durable_core.operations import Entry, EntryKind, Raised
 from durable_core.registry import Registry
-from durable_core.retry import retrying_unavailable
+from durable_core.retry import surely
 from durable_core.store import Store
 from durable_core.worker import Held
 
@@ -212,10 +210,10 @@ class Runner:
         except (Unstorable, TooLarge) as error:
             await self._end(live, End.of(FAILED, code=unstorable(error).code, message=wording(error)))
             return False
-        if _ends(live, commit):
+        if ends(live, commit):
             await self._end(live, self._outcome(live), last=commit)
             return False
-        committed, released = await self._commit(live, commit, about=completion.prompts)
+        committed, released = await self._commit(live, commit, completion)
         live.take_over(committed, commit.consumed)
         return True if released else None
 
@@ -230,15 +228,15 @@ class Runner:
         elif completion.kind is EntryKind.SIGNAL and not completion.ok:
             live.taken.discard(completion.about["name"])
 
-    async def _commit(self, live: Live, commit: StepCommit, *, about: tuple[str, ...]) -> tuple[Committed, bool]:
-        """Commit; also whether the run was given back with it. A question that somebody answered meanwhile is left alone."""
+    async def _commit(self, live: Live, commit: StepCommit, completion: Completion) -> tuple[Committed, bool]:
+        """Commit; also whether the run was given back with it. An answer that came meanwhile counts where that undoes nothing."""
         while True:
             try:
                 return await self._surely(commit), commit.release
             except PromptTaken as taken:
-                if taken.prompt_id in about:
+                if taken.prompt_id in completion.prompts or (completion.comes_again and live.steps.idle):
                     raise _Anew from taken
-                commit = replace(commit, settle=tuple(one for one in commit.settle if one.prompt_id != taken.prompt_id))
+                commit = with_answered(live, commit, await self.store.prompt(taken.prompt_id), self.surface)
             except AddressTaken as taken:  # the body is told by the next entry
                 commit = without_hook(live, commit, taken.address)
 
@@ -346,16 +344,7 @@ class Runner:
         )
 
     async def _surely(self, commit: StepCommit) -> Committed:
-        """Commit, again where the database was away for moments: a step that was done is not to be done again for that."""
-        try:
-            return await self.store.commit(commit)
-        except CommitUnknown:
-            raise
-        except Unavailable:
-            async for attempt in retrying_unavailable():
-                with attempt:
-                    return await self.store.commit(commit)
-            raise
+        return await surely(lambda: self.store.commit(commit))
 
     async def _poisoned(self, claim: Claim, poison: Poison, *, live: Live | None = None, step_no: int = 0) -> None:
         """Set a run aside that this code can't go on with; end one whose code can't be replayed by anybody."""
@@ -384,11 +373,6 @@ _CODES: Final = {"NotDurable": "not_durable", "BodyBlocked": "body_blocked"}
 def _ring(*bells: asyncio.Event) -> None:
     for bell in bells:
         bell.set()
-
-
-def _ends(live: Live, commit: StepCommit) -> bool:
-    """Whether a run ends with what this entry told its body, and both can be committed as they are."""
-    return live.replay.outcome is not None and live.cancel_at is None and not (commit.settle or commit.addresses)
 
 
 def _failed(error: BaseException) -> End:

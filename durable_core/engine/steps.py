@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
 
@@ -92,6 +92,11 @@ class Steps:
     lend: Callable[[str, Any], Lent] | None = None
     """What the layer above lends each attempt."""
 
+    @property
+    def idle(self) -> bool:
+        """Whether no attempt runs, or has ended untold."""
+        return not self.tasks and not self.ended
+
     def begin(self, op: Operation) -> None:
         """Begin the next attempt of a step, unless too many were cut off."""
         tries = self.tries.setdefault(op.id, Tries())
@@ -158,7 +163,7 @@ class Steps:
         call = partial(op.fn, *own_copy(op.args), **own_copy(op.kwargs))  # an attempt may change what it was given
         seconds = None if op.options.timeout is None else op.options.timeout.total_seconds()
         lent = self.lend(self.run_id, self.origin) if self.lend is not None else None
-        with entering_step(replace(self._facts(op, number), lent=lent)):
+        with entering_step(self._facts(op, number, lent)):
             ended = await limited(call, name=op.name, threads=self.threads, seconds=seconds)
         if ended.error is not None and lent is not None:
             ended = Ended(error=await lent.failed(ended.error))
@@ -167,7 +172,7 @@ class Steps:
             del self.tasks[op.id]
             self._end(attempted)
 
-    def _facts(self, op: Operation, number: int) -> StepContext:
+    def _facts(self, op: Operation, number: int, lent: Lent | None) -> StepContext:
         claimer = None
         if self.fence is not None:
             store, epoch = self.fence
@@ -182,6 +187,7 @@ class Steps:
             claimer=claimer,
             deps=self.deps,
             origin=self.origin,
+            lent=lent,
         )
 
 

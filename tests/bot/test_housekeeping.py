@@ -197,6 +197,13 @@ def test_forget_a_session(tmp_path: Path, url: str) -> None:
     assert asyncio.run(look(url, KeyRing.parse(key), kept))[1] == "one"
 
 
+def test_a_terminal_that_can_not_show_a_name_gets_its_number(tmp_path: Path, url: str) -> None:
+    env = environment(MOORINGS_DATABASE_URL=url, MOORINGS_ENCRYPTION_KEYS=new_key_entry(), PYTHONIOENCODING="latin-1")
+    done = run(tmp_path, "forget", "api:\u2713", "--yes", env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Nothing is stored of api:\\u2713" in done.stdout
+
+
 def test_forget_a_person(tmp_path: Path, url: str) -> None:
     key = new_key_entry()
     lines = [("a", "slack:T1:U1", "mine"), ("b", "slack:T1:U1", "secret"), ("b", "slack:T1:U2", "hello")]

@@ -88,22 +88,23 @@ async def plan(store: Store, sql: str, given: Given) -> str:
     return "\n".join(str(row[-1]) for row in await store.rows(f"{explain} {sql}", given))
 
 
-@pytest.mark.parametrize(
-    ("sql", "given", "index"),
-    [
-        (prompts.OF_OTHERS, OF_OTHERS, "moor_prompt_time"),
-        (prompts.OPEN, {"at": 5_000, "after": "prm_1", "limit": 200}, "moor_prompt_asked"),
-        (prompts.OPEN_TO, {"at": 5_000, "after": "prm_1", "limit": 200, "who": "api:bob", "mine": 0}, "moor_prompt_asked"),
-        (outdated.OPEN, {"most": 500}, "moor_prompt_asked"),
-    ],
-)
-async def test_a_list_is_an_index_away(parked: tuple[Store, Callable[[str], None]], sql: str, given: Given, index: str) -> None:
+LISTS: list[tuple[str, Given, str]] = [
+    (prompts.OF_OTHERS, OF_OTHERS, "moor_prompt_time"),
+    (prompts.OPEN, {"at": 5_000, "after": "prm_1", "limit": 200}, "moor_prompt_asked"),
+    (prompts.OPEN_TO, {"at": 5_000, "after": "prm_1", "limit": 200, "who": "api:bob", "mine": 0}, "moor_prompt_asked"),
+    (outdated.OPEN, {"most": 500}, "moor_prompt_asked"),
+]
+
+
+async def test_a_list_is_an_index_away(parked: tuple[Store, Callable[[str], None]]) -> None:
     store, tell = parked
-    before = await plan(store, sql, given)
+    before = [await plan(store, sql, given) for sql, given, _ in LISTS]
     tell("ANALYZE")
-    for found in (before, await plan(store, sql, given)):
-        assert index in found
-        assert not [slow for slow in SLOW if slow in found], found
+    after = [await plan(store, sql, given) for sql, given, _ in LISTS]
+    for plans in (before, after):
+        for found, (_, _, index) in zip(plans, LISTS, strict=True):
+            assert index in found
+            assert not [slow for slow in SLOW if slow in found], found
 
 
 def test_a_run_that_works_for_a_session_has_its_time_in_its_id() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_core.errors import Broken, CommitUnknown, DurableError, Unavailable
-from durable_core.retry import DATABASE_RETRY, RetryPolicy, retrying_unavailable
+from durable_core.retry import DATABASE_RETRY, RetryPolicy, retrying_unavailable, surely
 
 
 def low() -> float:
@@ -106,6 +106,18 @@ async def test_a_database_that_stays_away_is_reported_as_it_said() -> None:
     with pytest.raises(Unavailable) as caught:
         await retrying_unavailable(sleep=flaky.sleep)(flaky.call)
     assert caught.value.reason == str(DATABASE_RETRY.attempts) == str(flaky.calls)
+
+
+async def test_what_a_run_has_done_is_written_down_whenever_the_database_is_back_while_its_lease_lasts() -> None:
+    flaky = Flaky(*(Unavailable("a failover") for _ in range(30)))
+    assert await surely(flaky.call, sleep=flaky.sleep) == "answer"
+    gone = Flaky(*(Unavailable("gone") for _ in range(100)))
+    with pytest.raises(Unavailable):
+        await surely(gone.call, sleep=gone.sleep)
+    assert 44 <= sum(gone.waits) <= 90, "a lease is 60 s"
+    unknown = Flaky(Unavailable("busy"), CommitUnknown("connection lost"))
+    with pytest.raises(CommitUnknown):
+        await surely(unknown.call, sleep=unknown.sleep)
 
 
 @pytest.mark.parametrize("error", [CommitUnknown("connection lost"), Broken("corrupt")])

@@ -74,6 +74,10 @@ _LOSE: Final = """
 """
 _LOSE_EXPIRED: Final = _LOSE.format(error="'lease expired'", which="lease_until < $1", skip="SKIP LOCKED")
 _LOSE_OWNED: Final = _LOSE.format(error="'worker died'", which="owner = $2", skip="")
+_HELD: Final = f"""
+    SELECT {rows.CLAIM}, {loading.ALONG}, {now("$3")} FROM moor_run
+    WHERE run_id = $1 AND epoch = $2 AND owner IS NOT NULL AND status = 'open'
+"""
 _RENEW: Final = f"""
     WITH beat AS (UPDATE moor_worker SET heartbeat = {now("$5")} WHERE owner = $3),
     held AS (
@@ -170,10 +174,10 @@ async def refresh(tx: Tx, run_id: str, epoch: int) -> tuple[Claim, loading.Posit
     Raises:
         LeaseLost: it isn't held by this epoch.
     """
-    await fence(tx, run_id, epoch, lock=False)
-    row = await tx.one(f"SELECT {rows.CLAIM}, {loading.ALONG} FROM moor_run WHERE run_id = $1", run_id)
+    row = await tx.one(_HELD, run_id, epoch, tx.override)
     if row is None:
         raise LeaseLost(run_id, epoch)
+    tx.note_now(row[loading.WIDTH])
     (got,) = await loading.load(tx, [row])
     if isinstance(got, DurableError):
         raise got

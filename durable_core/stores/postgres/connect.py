@@ -9,6 +9,8 @@ round trip for nothing would be the price of every commit.
 from __future__ import annotations
 
 import asyncio
+import os
+import weakref
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -45,6 +47,7 @@ _SETTINGS: Final = MappingProxyType(
 )
 
 _TIMELINE: Final = "SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int"
+_STANDBY: Final = "it is a standby, or set to read only: nothing can be written there"
 _UNKNOWN_SETTING: Final = "unsupported startup parameter"
 """What pgbouncer answers to them."""
 
@@ -121,9 +124,12 @@ async def _ask(url: str, *, pooler: bool) -> Answer:
     try:
         return Answer(connection, int(await connection.fetchval(_TIMELINE)))
     except BaseException as error:
-        if isinstance(error, asyncpg.PostgresError) and not connection.is_closed():
+        standby = isinstance(error, asyncpg.ObjectNotInPrerequisiteStateError)  # behind a pooler it isn't known sooner
+        if isinstance(error, asyncpg.PostgresError) and not standby and not connection.is_closed():
             return Answer(connection, 0)  # a service that has no such thing, or doesn't let it be read
         connection.terminate()
+        if standby:
+            raise Unavailable(_STANDBY) from error
         if isinstance(error, FAULTS):
             raise sorted_error(error) from error
         raise
@@ -143,18 +149,39 @@ async def _connect(url: str, *, pooler: bool) -> asyncpg.Connection:
             target_session_attrs=None if pooler or wanted(url) else "read-write",
         )
     except asyncpg.TargetServerAttributeNotMatched as error:
-        raise Unavailable("it is a standby, or set to read only: nothing can be written there") from error
+        raise Unavailable(_STANDBY) from error
     except (*FAULTS, ValueError) as error:
         if _UNKNOWN_SETTING in str(error):
             raise Broken(
                 "a pooler stands at this address; set MOORINGS_DATABASE_POOLER=transaction if it is in that mode"
             ) from error
         raise sorted_error(error) from error
+    _OPEN.add(connection)
     encoding = getattr(connection.get_settings(), "server_encoding", schema.UTF8)
     if encoding != schema.UTF8:
         connection.terminate()
         raise Broken(schema.WRONG_ENCODING.format(encoding))
     return connection
+
+
+def _forget() -> None:
+    """Let go of connections in a forked child: while it has them, the server takes their owner for alive, and its locks for held.
+
+    What stands in their places is inert: whoever finds an open file there, in the child, harms nobody.
+    """
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for connection in list(_OPEN):
+        transport = connection._transport  # noqa: SLF001 - asyncpg has no other way to its socket
+        socket = None if transport is None else transport.get_extra_info("socket")
+        if socket is not None and socket.fileno() >= 0:
+            os.dup2(nowhere, socket.fileno(), inheritable=False)
+    os.close(nowhere)
+
+
+_OPEN: Final[weakref.WeakSet[asyncpg.Connection]] = weakref.WeakSet()
+"""The connections of this process."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def sorted_error(error: BaseException) -> DurableError:

@@ -37,9 +37,8 @@ _HELD: Final = (
 )
 _FENCE: Final = f"""
     SELECT {_HELD}, {now("$3")} FROM moor_run
-    WHERE run_id = $1 AND epoch = $2 AND owner IS NOT NULL AND status = 'open'
+    WHERE run_id = $1 AND epoch = $2 AND owner IS NOT NULL AND status = 'open' FOR UPDATE
 """
-_LOCKED_FENCE: Final = f"{_FENCE} FOR UPDATE"
 _LOCK: Final = f"SELECT status, last_at, session_key, {now('$2')} FROM moor_run WHERE run_id = $1 FOR UPDATE"
 _PUT: Final = f"""
     UPDATE moor_run SET
@@ -100,13 +99,13 @@ class Entry(NamedTuple):
     at: int
 
 
-async def fence(tx: Tx, run_id: str, epoch: int, *, lock: bool = True) -> Held:
+async def fence(tx: Tx, run_id: str, epoch: int) -> Held:
     """Lock a run that this epoch still owns, and read it; its key is at hand from then on.
 
     Raises:
         LeaseLost: it doesn't.
     """
-    row = await tx.one(_LOCKED_FENCE if lock else _FENCE, run_id, epoch, tx.override)
+    row = await tx.one(_FENCE, run_id, epoch, tx.override)
     if row is None:
         raise LeaseLost(run_id, epoch)
     *held, wrapped, now = row

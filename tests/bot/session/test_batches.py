@@ -17,7 +17,7 @@ from bot.history import ResultItem, ResultStatus
 from bot.session.batch import Grace
 from bot.session.progress import PROGRESS_LIMIT, Progress
 from bot.tools import tool
-from durable_core.errors import LeaseLost, TooLarge, Unavailable, Unstorable
+from durable_core.errors import CommitUnknown, LeaseLost, TooLarge, Unavailable, Unstorable
 from durable_core.model import Committed, EventDraft, Outcome, Signals, StepCommit
 from tests.bot.session.actors import TOOLS, Held, Log, calls
 from tests.bot.session.kit import Thread
@@ -27,7 +27,37 @@ def statuses(items: Sequence[Any]) -> dict[str, ResultStatus]:
     return {item.tool: item.status for item in items if isinstance(item, ResultItem)}
 
 
-@pytest.mark.parametrize("error", [Unavailable("locked"), LeaseLost("r", 1)])
+@pytest.mark.parametrize("times", [1, 3])
+async def test_a_result_is_recorded_once_the_database_is_back_and_nothing_runs_again(thread: Thread, times: int) -> None:
+    record, old_commit = thread.store.record, thread.store.commit
+    away = {"record": times, "commit": times}
+
+    def asked(call: str) -> None:
+        if away[call]:
+            away[call] -= 1
+            raise Unavailable("a failover")
+
+    async def flaky_record(*args: Any, key: str, **rest: Any) -> Signals:
+        if not key.startswith("started:"):
+            asked("record")
+        return await record(*args, key=key, **rest)
+
+    async def flaky_commit(commit: StepCommit) -> Committed:
+        if commit.step_n > 0:
+            asked("commit")
+        return await old_commit(commit)
+
+    thread.store.record, thread.store.commit = flaky_record, flaky_commit  # type: ignore[method-assign]
+    thread.model.script = [calls(("put", {}))]
+    receipt = await thread.say("go")
+    await thread.work()
+    assert away == {"record": 0, "commit": 0}
+    assert thread.log.names() == ["put"]
+    assert len(thread.model.requests) == 2, "no reply is paid for again"
+    assert await thread.outcome(receipt) is Outcome.COMPLETED
+
+
+@pytest.mark.parametrize("error", [CommitUnknown("locked"), LeaseLost("r", 1)])
 async def test_a_record_that_fails_does_not_cut_a_sibling_write(thread: Thread, error: Exception) -> None:
     failed = asyncio.Event()
     record = thread.store.record

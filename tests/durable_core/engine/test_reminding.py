@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -10,10 +11,12 @@ import pytest
 from durable_core.context import WorkflowContext
 from durable_core.engine.engine import Engine
 from durable_core.engine.handles import RunHandle
+from durable_core.errors import CommitUnknown
 from durable_core.model import StepCommit
 from durable_core.operations import Option
 from durable_core.registry import workflow
-from tests.durable_core.engine.worlds import World, events_of, result
+from tests.durable_core.engine.breaking import Breaking, Failing
+from tests.durable_core.engine.worlds import FAST, World, events_of, result, until
 
 HOUR = timedelta(hours=1)
 GO = [Option("go", "Go")]
@@ -142,3 +145,75 @@ async def test_a_time_that_is_past(world: World) -> None:
         run = await engine.start(wrong)
         await engine.run_due()
         assert await result(run) == "remind_after= must be in the future"
+
+
+async def lives_until(world: World, at: int | None, *, after: bool, run_id: str) -> list[str]:
+    """Work until the store breaks, or people are reminded, then be gone; what was called."""
+    real, outside = await world.open_store(), await world.open_store()
+    breaking = Breaking(real, at=at, after=after)
+    engine = Engine(breaking.as_store, workflows=[asks], clock=world.clock, options=FAST)
+    before = asyncio.all_tasks()
+    entering: asyncio.Task[Any] = asyncio.create_task(engine.__aenter__())
+    async with world.engine(asks, store=outside, work=False) as looking:
+        run = looking.run(run_id)
+
+        async def over() -> bool:
+            return breaking.dead.is_set() or (at is None and bool(await reminders(run)))
+
+        await until(over)
+    breaking.dead.set()
+    for task in (gone := {*(asyncio.all_tasks() - before), entering}):
+        task.cancel()
+    await asyncio.wait(gone, timeout=0.01)
+    for store in (outside, real):
+        await world.close_store(store)
+    return breaking.calls
+
+
+async def asked_an_hour_ago(world: World) -> str:
+    async with world.engine(asks, work=False) as engine:
+        run = await asking(engine)
+    world.advance(hours=1)
+    return run.run_id
+
+
+async def test_a_worker_that_is_killed_at_any_call_reminds_once(disk: World) -> None:
+    calls = await lives_until(disk, None, after=False, run_id=await asked_an_hour_ago(disk))
+    assert "commit" in calls
+    for at in range(1, calls.index("commit") + 2):
+        for after in (False, True):
+            run_id = await asked_an_hour_ago(disk)
+            await lives_until(disk, at, after=after, run_id=run_id)
+            async with disk.engine(asks, work=False) as engine:
+                await engine.run_due()
+                run = engine.run(run_id)
+                [prompt] = await run.prompts()
+                assert await reminders(run) == [prompt.prompt_id], (at, after, calls[at - 1])
+                await engine.answer(prompt.prompt_id, option_id="go", by="omar")
+                await engine.run_due()
+                assert (await result(run))[:2] == ["go", False]
+                assert len(await reminders(run)) == 1
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_commit_of_which_nobody_knows_reminds_once(disk: World, *, after: bool) -> None:
+    run_id = await asked_an_hour_ago(disk)
+    store = await disk.open_store()
+    failing = Failing(store, "commit", CommitUnknown("who knows"), after=after)
+    async with Engine(failing.as_store, workflows=[asks], clock=disk.clock, options=FAST) as engine:
+        run = engine.run(run_id)
+        await until(lambda: failing.raised)
+        [prompt] = await run.prompts()
+
+        async def given_back() -> bool:
+            return not await store.rows("SELECT 1 FROM moor_run WHERE owner IS NOT NULL", {})
+
+        async def reminded() -> bool:
+            return bool(await reminders(run))
+
+        await until(given_back)
+        disk.advance(minutes=2)
+        await until(reminded)
+        await engine.answer(prompt.prompt_id, option_id="go", by="omar")
+        assert (await result(run))[:2] == ["go", False]
+        assert len(await reminders(run)) == 1

@@ -127,6 +127,11 @@ async def test_of_several_hosts_the_one_that_takes_writes_is_found(
             await store.open()
         assert await is_on(store, following.leads)
         await store.close()
+    connection = await connect(url, pooler=True)  # which tells of no server what it is
+    assert await connection.fetchval(HERE) == str(following.leads.folder / "data")
+    await connection.close()
+    with pytest.raises(Unavailable, match="standby"):
+        await connect(f"{following.url(following.follows)},/nowhere", pooler=True)
 
 
 async def test_what_no_standby_has_is_not_seen_though_whoever_sent_it_gave_up(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import os
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 import asyncpg
 import pytest
@@ -14,6 +17,7 @@ from durable_core.crypto import KeyRing, new_key_entry
 from durable_core.errors import Broken, CommitUnknown, KeyMissing, KeyWrong, SchemaOutdated, Unavailable
 from durable_core.model import Claim, ClaimRequest, Extra, StepCommit, StepDraft, ToNew
 from durable_core.stores.open import StoreOptions, open_store
+from durable_core.stores.postgres import connect
 from durable_core.stores.postgres.connect import Settings, is_lost, sorted_error
 from durable_core.stores.postgres.hosts import dsn
 from durable_core.stores.postgres.listen import Ear
@@ -314,3 +318,42 @@ class TestRestart:
                     await asyncio.sleep(0.05)
         assert done.step_no == 1
         await store.close()
+
+
+@contextmanager
+def forked() -> Iterator[None]:
+    """A child of this process, as `multiprocessing` makes them, that does nothing and outlives what happens here."""
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # from 3.12 on: there are threads, and the child uses none of them
+        child = os.fork()
+    if child == 0:
+        os.close(writing)
+        os.read(reading, 1)
+        os._exit(0)
+    os.close(reading)
+    try:
+        yield
+    finally:
+        os.close(writing)
+        os.waitpid(child, 0)
+
+
+async def test_a_forked_child_does_not_keep_its_dead_parent_connected(open_one: Open, migrated_url: str) -> None:
+    store = await open_one()
+    assert await store.rows("SELECT 1", {}) == [(1,)]
+    own = [one for one in connect._OPEN if not one.is_closed()]
+    pids = [one.get_server_pid() for one in own]
+    assert len(pids) >= 2, "the one that listens and one of the pool"
+    with forked():
+        assert await store.rows("SELECT 1", {}) == [(1,)]  # the parent's are as they were
+        for connection in own:
+            sink = os.open(os.devnull, os.O_RDWR)
+            os.dup2(sink, connection._transport.get_extra_info("socket").fileno())  # as the end of a process does: without a word
+            os.close(sink)
+            connection.terminate()
+        other = await asyncpg.connect(dsn(migrated_url))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await other.fetch("SELECT FROM pg_stat_activity WHERE pid = ANY($1::int[])", pids):
+                await asyncio.sleep(0.01)
+        await other.close()
