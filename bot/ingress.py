@@ -18,6 +18,7 @@ from bot.answers import Answers, Way
 from bot.buttons import FREE_TEXT, Pressed, read_button
 from bot.cards import form_of, prompt_body
 from bot.leftovers import Dormant, Leftovers
+from bot.participants import starter
 from bot.principal import Principal, name_of, principal_id
 from bot.telling import ELSEWHERE, REASONS, explain
 from bot.turn.state import Limits, MessageBody, TurnPolicy, body_to_json
@@ -116,7 +117,7 @@ class Ingress:
             match event:
                 case Message():
                     run = await self.store.run_at(channel, event.address) if event.text.strip() else None
-                    if self._routed(channel, event, run):
+                    if await self._routed(channel, event, run):
                         receipts.append(await self._message(channel, event, await self._predecessor(run)))
                         self.counts["message"] += 1
                     else:
@@ -139,13 +140,18 @@ class Ingress:
         await self.leftovers.refuse_dormant(run)
         return run if await self.leftovers.end_stranded(run) else None
 
-    def _routed(self, channel: str, message: Message, run: Run | None) -> bool:
-        """Whether a message is for the bot: it names it, or whoever began the conversation goes on in it."""
+    async def _routed(self, channel: str, message: Message, run: Run | None) -> bool:
+        """Whether a message is for the bot: it names it, or whoever it first talked with here goes on.
+
+        That is who was first let in: one who was refused doesn't hold the thread against those who may speak.
+        """
         if not message.text.strip():
             return False
         if message.mention:
             return True
-        return run is not None and run.creator == principal_id(channel, message.author)
+        if run is None:
+            return False
+        return principal_id(channel, message.author) == (await starter(self.store, run.run_id) or run.creator)
 
     async def _message(self, channel: str, message: Message, predecessor: Run | None) -> Receipt:
         body = MessageBody(

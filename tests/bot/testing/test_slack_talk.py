@@ -55,6 +55,20 @@ async def test_the_starter_goes_on_without_a_mention() -> None:
         assert "message 2" in words(slack, said)[1]
 
 
+async def test_a_guest_who_mentioned_it_first_does_not_hold_the_thread() -> None:
+    async with open_shop() as slack:
+        said = await slack.mention("gus", "general", "hello")
+        await slack.until(lambda: slack.whispers("gus"))
+        await slack.mention("alice", "general", "hello", said)
+        await slack.until(lambda: len(slack.replies(said)) == 1)
+        await slack.message("gus", "general", "hello again", said)
+        await slack.message("alice", "general", "hello", said)
+        await slack.until(lambda: len(slack.replies(said)) == 2)
+        await slack.settled()
+        assert "message 2" in words(slack, said)[1]
+        assert len(slack.whispers("gus")) == 1
+
+
 async def test_a_refund_is_approved_by_a_click() -> None:
     async with open_shop() as slack:
         said = await slack.mention("alice", "general", "refund 20 for ch_1042")
