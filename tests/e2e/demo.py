@@ -5,6 +5,7 @@ What lives here: starting, reading, stopping and killing `moorings demo`. What d
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -86,7 +87,8 @@ class Demo:
         process = self._running()
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         for pid in (process.pid, *map(int, children)):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # a worker that saw its parent die is gone by itself
+                os.kill(pid, signal.SIGKILL)
         process.wait(timeout=PATIENCE)
         self._ended()
 
