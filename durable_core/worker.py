@@ -22,6 +22,7 @@ from durable_core.leases import Leases
 from durable_core.model import ALONE_AFTER_CRASHES, INTERNAL, Abilities, Claim, ClaimRequest, Incarnation, Interaction, Lane
 from durable_core.retention import PurgeOptions, Purger
 from durable_core.store import Store
+from durable_core.strays import Strays
 
 log = logging.getLogger("moorings.worker")
 
@@ -100,6 +101,7 @@ class Worker:
         self.alone = False  # whether one that crashed its workers may be here: nothing begins beside it
         self.beginning: set[asyncio.Task[object]] = set()
         """Starts under way that may bring their runs along (engine/beginning.py)."""
+        self.strays = Strays(store, owner, held=self._held, beginning=self.beginning)
         self._claimed = 0
         self._limit: int | None = None
         self._shares = True  # whether places are kept for what somebody waits for
@@ -190,10 +192,6 @@ class Worker:
         """How many runs are being advanced."""
         return len(self._held)
 
-    def holds(self, run_id: str) -> bool:
-        """Whether a run is being advanced."""
-        return run_id in self._held
-
     # ── hearing of changes ──
 
     def _on_change(self, run_ids: Sequence[str] | None) -> None:
@@ -237,6 +235,7 @@ class Worker:
 
     async def _claim_due(self) -> float:
         """Take what is due and what there is room for; the seconds until something else is due."""
+        await self.strays.give_back()
         due = await self._store.due(self.incarnation.owner, self._abilities)
         if due.dead:
             await self._reap(due.dead)
@@ -264,11 +263,11 @@ class Worker:
         owner, lease_ms = self.incarnation.owner, int(self._options.lease * 1000)
         recovering = self._room_to_recover()
         request = ClaimRequest(owner=owner, lease_ms=lease_ms, limit=room, abilities=self._abilities, recovering=recovering)
-        claims = await self._store.claim(request)
+        claims = await self.strays.claim(request)
         if not claims and not self._held and not self.beginning:
             self.alone = True  # nothing begins meanwhile
             try:
-                claims = await self._store.claim(replace(request, limit=1, alone=True))
+                claims = await self.strays.claim(replace(request, limit=1, alone=True))
             finally:
                 self.alone = any(claim.crashes >= ALONE_AFTER_CRASHES for claim in claims)  # others may have come in meanwhile
         self._claimed += len(claims)

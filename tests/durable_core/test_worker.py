@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from durable_core.clock import ManualClock
-from durable_core.errors import Unavailable
+from durable_core.errors import CommitUnknown, Unavailable
 from durable_core.model import Claim, ClaimRequest, Incarnation, Interaction, Lane, Sent
 from durable_core.store import Store
 from durable_core.testing.acts import claims, park
@@ -273,6 +273,41 @@ async def test_what_a_dead_neighbour_held_is_taken_at_start(store: Store) -> Non
     await duties.until(lambda: bool(seen) and not duties.running)
     assert seen == [(True, 2)]
     assert (await store.run(run)).step_no == 1
+    await one.drain()
+
+
+async def test_what_was_taken_when_the_answer_got_lost_waits_for_no_lease(store: Store) -> None:
+    runs = await admit(store, 3)
+    take, read, release = store.claim, store.rows, store.release
+    given_back: list[tuple[str, int]] = []
+
+    async def lost(request: ClaimRequest) -> list[Claim]:
+        store.claim = take  # type: ignore[method-assign]
+        assert len(await take(request)) == 3
+        raise CommitUnknown("the answer was lost")
+
+    async def away(*args: Any) -> Any:
+        store.rows = read  # type: ignore[method-assign]
+        raise Unavailable("the database is away")
+
+    async def noting(run_id: str, epoch: int, **how: Any) -> None:
+        given_back.append((run_id, epoch))
+        await release(run_id, epoch, **how)
+
+    store.claim, store.rows, store.release = lost, away, noting  # type: ignore[method-assign, assignment]
+    attempts: list[tuple[int, int]] = []
+
+    async def act(held: Held) -> None:
+        attempts.append((held.claim.attempt, held.claim.charged))
+        await park(store, held.claim)
+
+    duties = Recorded(store, act)
+    one = worker(store, duties)
+    await one.start()
+    await duties.until(lambda: len(duties.seen) == 3 and not duties.running)
+    assert sorted(duties.seen) == sorted(runs)
+    assert sorted(given_back) == sorted((run_id, 1) for run_id in runs)
+    assert attempts == [(1, 0)] * 3
     await one.drain()
 
 

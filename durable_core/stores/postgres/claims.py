@@ -41,7 +41,9 @@ def due(*, time: str, limit: str, recovering: str, crashes: str) -> str:
     Those that lost their worker and got nothing from anybody since are looked for apart, so that others come past them (S49).
     """
     others = _SOME.format(until="SELECT now FROM t", which=f"NOT {_RECOVERING} AND {crashes}", limit=limit)
-    lost = _SOME.format(until=_UNTIL.format(limit=limit), which=f"{_RECOVERING} AND {crashes}", limit=recovering)
+    # none is locked beyond the room there is: others take the rest meanwhile
+    most = f"least({recovering}::bigint, {limit}::bigint)"
+    lost = _SOME.format(until=_UNTIL.format(limit=limit), which=f"{_RECOVERING} AND {crashes}", limit=most)
     # the time as a scalar subquery serves as a bound of the index scan
     return f"""
     t AS MATERIALIZED (SELECT {now(time)} AS now),

@@ -257,16 +257,24 @@ class Pool:
                     return opened
                 if self._idle:
                     continue
-            waiter: asyncio.Future[asyncpg.Connection | None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiter)
-            try:
-                lent = await waiter
-            except asyncio.CancelledError:
-                if waiter.done() and not waiter.cancelled():
-                    self._pass_on(waiter.result())
-                raise
-            if lent is not None:
+            if (lent := await self._in_turn()) is not None:
                 return lent
+
+    async def _in_turn(self) -> asyncpg.Connection | None:
+        """Wait until one is passed on, or the room for one: None."""
+        waiter: asyncio.Future[asyncpg.Connection | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            lent = await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                lent = waiter.result()
+                self._pass_on(None) if lent is None else self.give_back(lent)
+            raise
+        if lent in self._doubted:  # since it was passed on
+            self.give_back(lent)
+            return None
+        return lent
 
     def _free(self) -> asyncpg.Connection | None:
         while self._idle:
@@ -335,6 +343,8 @@ class Pool:
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
+                if connection is not None:
+                    self._lent.add(connection)  # whoever waited goes on a little later
                 waiter.set_result(connection)
                 return
         if connection is None:

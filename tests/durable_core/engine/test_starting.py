@@ -11,7 +11,7 @@ import pytest
 
 from durable_core.context import WorkflowContext
 from durable_core.engine.engine import Engine
-from durable_core.errors import CommitUnknown, Conflict, NotFound, RunFailed, Unstorable
+from durable_core.errors import CommitUnknown, Conflict, NotFound, RunFailed, Unavailable, Unstorable
 from durable_core.model import Abilities, Admission, Claim, ClaimRequest, Committed, DueWork, Receipt, StepCommit
 from durable_core.operations import Option
 from durable_core.registry import UnknownWorkflow, WorkflowNameTaken, step, workflow
@@ -385,6 +385,40 @@ async def test_a_signalled_run_that_may_have_been_taken_waits_for_no_lease(
         monkeypatch.setattr(engine.store, "begin", lost)
         with pytest.raises(CommitUnknown):
             await (engine.signal("go", 1, key="k") if by_hook else run.signal("go", 1, key="k"))
+        assert await result(run) == 1
+
+
+async def test_a_run_that_may_have_been_taken_is_given_back_once_the_database_is_there(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world.engine(waits, options=WorkerOptions(poll=0.05)) as engine:
+        run = await engine.start(waits)
+        await parked(run)
+        begin, rows, release = engine.store.begin, engine.store.rows, engine.store.release
+        away = 0
+
+        async def lost(admission: Admission, request: ClaimRequest) -> tuple[Receipt, Claim | None]:
+            nonlocal away
+            _, claim = await begin(admission, request)
+            assert claim is not None
+            away = 2
+            raise CommitUnknown("the answer was lost")
+
+        def failing(call: Any) -> Any:
+            async def fail(*args: Any, **options: Any) -> Any:
+                nonlocal away
+                if away:
+                    away -= 1
+                    raise Unavailable("the database is away")
+                return await call(*args, **options)
+
+            return fail
+
+        monkeypatch.setattr(engine.store, "begin", lost)
+        monkeypatch.setattr(engine.store, "rows", failing(rows))
+        monkeypatch.setattr(engine.store, "release", failing(release))
+        with pytest.raises(CommitUnknown):
+            await run.signal("go", 1, key="k")
         assert await result(run) == 1
 
 

@@ -14,9 +14,11 @@ import pytest
 
 from durable_core.errors import LeaseLost, SessionEnded
 from durable_core.model import Claim, ClaimRequest, Outcome, Phase, RecordKind, RunStatus, SubmissionOutcome, ToNew
+from durable_core.stores.postgres.claims import claim as claim_in
 from durable_core.stores.postgres.holding import SWEEP_SECONDS
 from durable_core.stores.postgres.hosts import dsn
 from durable_core.stores.postgres.store import PostgresStore
+from durable_core.stores.postgres.tx import Tx
 from durable_core.testing.builders import body, message, new_run, step_commit
 from durable_core.testing.histories import check_run
 from tests.durable_core.stores.postgres.conftest import Open
@@ -24,6 +26,7 @@ from tests.durable_core.stores.postgres.test_races import blocked_on
 
 ROUNDS = 40
 LEASE = 60_000
+ROOM = ClaimRequest(owner="w1", lease_ms=LEASE, limit=10)
 
 
 async def taken(store: PostgresStore) -> list[Claim]:
@@ -57,14 +60,33 @@ async def test_a_run_that_cannot_be_opened_is_left_alone(open_one: Open, migrate
     good = await other.admit(message(ToNew(new=new_run())))
     connection = await asyncpg.connect(dsn(migrated_url))
     await connection.execute("UPDATE moor_run SET header = '\\x0102' WHERE run_id = $1", bad.run_id)
-    claims = await taken(store)
+    found = await taken(store)
     row = await connection.fetchrow("SELECT owner, attempt, wake_at, last_error FROM moor_run WHERE run_id = $1", bad.run_id)
     await connection.close()
-    assert [claim.run_id for claim in claims] == [good.run_id]
+    assert [claim.run_id for claim in found] == [good.run_id]
     assert row is not None
     assert (row["owner"], row["attempt"]) == (None, 0)
     assert row["wake_at"] > await store.now()
     assert row["last_error"]
+
+
+@pytest.mark.parametrize("recovering", [None, 16])
+async def test_a_claim_keeps_no_lost_run_from_others_that_it_has_no_room_for(open_one: Open, recovering: int | None) -> None:
+    store, other = await open_one(), await open_one()
+    lost = {(await store.admit(message(ToNew(new=new_run())))).run_id for _ in range(3)}
+    dead = replace(ROOM, owner="w_dead")
+    assert len(await store.claim(dead)) == 3
+    await store.reap("w_dead")
+    request = replace(ROOM, limit=1, recovering=recovering)
+    beside: list[Claim] = []
+
+    async def take(tx: Tx) -> list[str]:
+        mine = [claim.run_id for claim, _ in await claim_in(tx, request, sweep=False)]
+        beside.extend(await other.claim(replace(request, owner=other.incarnation, limit=2)))
+        return mine
+
+    (mine,) = await store._database.write(take)
+    assert {claim.run_id for claim in beside} == lost - {mine}
 
 
 async def test_a_claim_misses_nothing_that_comes_in_beside_it(open_one: Open) -> None:

@@ -18,7 +18,7 @@ from durable_core.errors import Broken, CommitUnknown, KeyMissing, KeyWrong, Sch
 from durable_core.model import Claim, ClaimRequest, Extra, StepCommit, StepDraft, ToNew
 from durable_core.stores.open import StoreOptions, open_store
 from durable_core.stores.postgres import connect
-from durable_core.stores.postgres.connect import Settings, is_lost, sorted_error
+from durable_core.stores.postgres.connect import Pool, Settings, is_lost, sorted_error
 from durable_core.stores.postgres.hosts import dsn
 from durable_core.stores.postgres.listen import Ear
 from durable_core.stores.postgres.servers import Seen
@@ -65,6 +65,27 @@ async def test_a_pool_whose_connections_were_cut_recovers_by_itself(open_one: Op
             except Unavailable:
                 await asyncio.sleep(0)
     assert (await store.commit(step(claim))).step_no == 1
+
+
+async def test_a_connection_in_doubt_is_lent_to_nobody_who_had_waited_for_it(migrated_url: str) -> None:
+    pool = Pool(Settings(url=migrated_url, pool=1))
+    old = await pool.acquire()
+    waiting = asyncio.create_task(pool.acquire())
+    await asyncio.sleep(0)
+    pool.give_back(old)
+    pool.doubt()  # before whoever waited goes on
+    new = await waiting
+    assert new is not old
+    assert old.is_closed()
+    second = asyncio.create_task(pool.acquire())
+    third = asyncio.create_task(pool.acquire())
+    await asyncio.sleep(0)
+    pool.give_back(new)
+    second.cancel()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        assert await third is new
+    pool.give_back(new)
+    await pool.close()
 
 
 @pytest.mark.parametrize("plain", [True, False])
