@@ -130,11 +130,14 @@ def is_async(function: object) -> bool:
 
 
 def misfit(function: object, *parameters: str) -> str | None:
-    """Say that an author's function can't be called with these; None if it can, or if what it takes can't be seen."""
+    """Say that an author's function can't be called with these; None if it can, or if what it takes can't be seen.
+
+    Of a decorated one it is the outer function that counts: what that passes on is its own affair.
+    """
     if not callable(function):
         return None
     try:
-        inspect.signature(function).bind(*parameters)
+        inspect.signature(function, follow_wrapped=False).bind(*parameters)
     except TypeError:
         return f"is called with ({', '.join(parameters)}), which this function does not take"
     except ValueError:

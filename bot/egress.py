@@ -21,15 +21,15 @@ from bot.formats import Kind
 from bot.leftovers import Leftovers
 from bot.principal import author_id
 from bot.signins.api import SignInApi
-from bot.telling import NOTHING_DONE, explain_all
+from bot.telling import NOTHING_DONE, TOO_OFTEN, explain_all
 from bot.undelivered import tell_session
 from channels.contract import Channel, Findable
 from channels.errors import ChannelError, DeliveryFailed, RateLimited
 from channels.fallback import card_text
 from channels.outbound import Delivery, MessageRef, Outbound
-from durable_core.errors import Stranded, Unavailable
+from durable_core.errors import NotFound, Stranded, Unavailable
 from durable_core.failpoints import hit
-from durable_core.model import Buried, Lane, OutboxItem, Postponed, Prompt, Sent
+from durable_core.model import AnswerReceipt, AnswerStatus, Buried, Lane, OutboxItem, Postponed, Prompt, Sent
 from durable_core.retry import RetryPolicy
 from durable_core.store import Store
 
@@ -175,11 +175,22 @@ class Egress:
 
     async def _came_of(self, item: OutboxItem, submissions: Sequence[str]) -> str | None:
         """Say what came of answers; of several that one click gave, once all are decided, if that is soon. Raises: _NotYet."""
-        receipts = [await self.store.interaction_result(str(one)) for one in submissions]
+        receipts = [await self._receipt(item, str(one), alone=len(submissions) == 1) for one in submissions]
         decided = [receipt for receipt in receipts if receipt is not None]
         if len(decided) < len(receipts) and item.attempts < UNDECIDED_TRIES:
             raise _NotYet
         return explain_all(decided, said=literal)
+
+    async def _receipt(self, item: OutboxItem, submission_id: str, *, alone: bool) -> AnswerReceipt | None:
+        """Look what came of an answer; one of several that isn't known comes in a moment, or came too often and left nothing."""
+        try:
+            return await self.store.interaction_result(submission_id)
+        except NotFound:
+            if alone:
+                raise
+            if not item.attempts:
+                raise _NotYet from None
+            return AnswerReceipt(status=AnswerStatus.REFUSED, submission_id=submission_id, run_id=item.run_id, reason=TOO_OFTEN)
 
     async def _prompts(self, prompt_id: str) -> list[Prompt]:
         """Read the prompts of a card, in the order in which they were asked. Raises: Stranded."""

@@ -310,7 +310,7 @@ async def open_runtime(
     )
     out = WayOut(bot, settings)
     connections = Connections(bot.connections, store=store, outgoing=out, public_url=settings.public_url)
-    sign_ins = _sign_ins(store, connections, by_name)
+    sign_ins = _sign_ins(store, connections, by_name, settings.dormant_before)
     prompts = Prompts(store=store, answers=answers, offer=None if sign_ins is None else sign_ins.offer)
     sessions = Sessions(
         store=store,
@@ -351,13 +351,13 @@ async def open_runtime(
     )
 
 
-def _sign_ins(store: Store, connections: Connections, channels: dict[str, Channel]) -> SignIns | None:
+def _sign_ins(store: Store, connections: Connections, channels: dict[str, Channel], dormant_before: int) -> SignIns | None:
     """What people sign in by, where there is something to sign in to."""
     if not connections.by_name:
         return None
     from bot.signins.signins import SignIns  # noqa: PLC0415 - an HTTP client, only where one is used
 
-    return SignIns(store=store, connections=connections, channels=channels)
+    return SignIns(store=store, connections=connections, channels=channels, dormant_before=dormant_before)
 
 
 def keys_of(bot: Bot | None, settings: Settings) -> Keys:

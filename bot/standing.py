@@ -19,7 +19,7 @@ from durable_core.store import Store
 Giver = tuple[Principal, Place, tuple[str, str] | None, tuple[str, ...]]
 _COUNTED: Final = """
     SELECT interaction_id, principal FROM moor_interaction
-    WHERE run_id = :run_id AND prompt_id = :prompt_id AND status = :counted
+    WHERE run_id = :run_id AND prompt_id = :prompt_id AND status = :counted ORDER BY at, interaction_id
 """
 
 
@@ -31,7 +31,10 @@ def joins(interaction: Interaction) -> bool:
 
 
 async def givers(store: Store, prompt: Prompt) -> dict[str, Giver]:
-    """Return who gave the votes of a prompt, and where; those that needed no worker are left out, a list decides about them."""
+    """Return who gave the votes of a prompt, and where they did so last.
+
+    Those that needed no worker are left out, a list decides about them.
+    """
     voters = {vote.principal for vote in prompt.votes}
     given = {"run_id": prompt.run_id, "prompt_id": prompt.prompt_id, "counted": AnswerStatus.COUNTED.value}
     names = {

@@ -109,11 +109,14 @@ class InConversation:
         told = _tell(home, asker, {"kind": "reminded", "request_id": prompt.prompt_id})
         if home.channel is None or home.address is None:
             return (told,)
+        about = cast("dict[str, Any]", codec.decode(prompt.body))
+        # whom it names is called, even where the app's own policy is asked as well
+        named = AnswerPolicy.LISTED if prompt.answerers else AnswerPolicy.REQUESTER if about.get("by") is None else prompt.policy
         asked = open_prompt(
-            cast("dict[str, Any]", codec.decode(prompt.body)),
+            about,
             expires_at=prompt.expires_at,
             remind_at=None,
-            policy=prompt.policy,
+            policy=named,
             answerers=prompt.answerers,
             asked=prompt.asked,
         )

@@ -74,10 +74,11 @@ def say_released(claim: ClaimId, *, reason: Reason, principal: Who = BY, app: Ap
 
 
 def _said(claim: str, principal: str, reason: str, *, done: bool) -> KeySettlement:
-    from bot.operate.asking import reason_of  # noqa: PLC0415
+    from bot.operate.asking import person, reason_of  # noqa: PLC0415
     from durable_core.model import KeySettlement  # noqa: PLC0415
 
-    return KeySettlement(claim_id=claim, done=done, by=principal, via=VIA, where=VIA, reason=reason_of(reason))
+    by = person(principal, ()).id
+    return KeySettlement(claim_id=claim, done=done, by=by, via=VIA, where=VIA, reason=reason_of(reason))
 
 
 def _settle(said: KeySettlement, app: str | None, data: Path | None, *, value: str | None = None) -> None:

@@ -47,7 +47,13 @@ class SignIns:
     """The sign-ins of a bot, on its store. Any process may go on with what another has begun."""
 
     def __init__(
-        self, *, store: Store, connections: Connections, channels: Mapping[str, Channel], patience: float = WAIT_SECONDS
+        self,
+        *,
+        store: Store,
+        connections: Connections,
+        channels: Mapping[str, Channel],
+        patience: float = WAIT_SECONDS,
+        dormant_before: int = 0,
     ) -> None:
         self.store = store
         self.connections = connections
@@ -55,7 +61,7 @@ class SignIns:
         proofs = Proofs(channels=channels, outgoing=lambda: connections.outgoing, public_url=self.public_url)
         exchange = Exchange(attempts=attempts, connections=connections, proofs=proofs)
         self.attempts = attempts
-        waiting = Waiting(store=store, connections=connections, settling=settling)
+        waiting = Waiting(store=store, connections=connections, settling=settling, since=dormant_before)
         devices = Devices(attempts=attempts, connections=connections, proofs=proofs, settling=settling, exchange=exchange)
         self.driving = Driving(
             attempts=attempts, exchange=exchange, settling=settling, waiting=waiting, devices=devices, patience=patience

@@ -29,8 +29,10 @@ _SIGN_IN: Final = Purpose.SIGN_IN.value
 _MANY: Final = 100
 # once a sign-in that a person went through: it may look through what is open
 _OTHERS: Final = """
-    SELECT prompt_id FROM moor_prompt WHERE outcome IS NULL AND kind = :kind AND requester = :requester AND prompt_id <> :done
-    ORDER BY created_at LIMIT :limit
+    SELECT p.prompt_id FROM moor_prompt p
+    WHERE p.outcome IS NULL AND p.kind = :kind AND p.requester = :requester AND p.prompt_id <> :done
+        AND (SELECT r.last_at FROM moor_run r WHERE r.run_id = p.run_id) >= :since
+    ORDER BY p.created_at LIMIT :limit
 """
 
 
@@ -41,6 +43,8 @@ class Waiting:
     store: Store
     connections: Connections
     settling: Settling
+    since: int = 0
+    """What nothing has happened to since then is of an earlier start of dev, and left alone."""
 
     async def account(self, prompt: Prompt) -> str | None:
         """Return the account that a request has got since, "" for one without a name; None while it has to be connected."""
@@ -64,6 +68,7 @@ class Waiting:
             "kind": _SIGN_IN,
             "requester": attempt.principal,
             "done": attempt.prompt_id,
+            "since": self.since,
             "limit": _MANY,
         }
         for (prompt_id,) in await self.store.rows(_OTHERS, about):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import lru_cache, partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,38 @@ def of_none() -> bool:
 
 def of_one(_: object, more: str = "") -> bool:
     return not more
+
+
+def given_more(function: Callable[..., bool]) -> Callable[..., bool]:
+    @wraps(function)
+    def called(*given: object) -> bool:
+        return function("more", *given)
+
+    return called
+
+
+class Rule:
+    async def __call__(self, call: object, person: object = None) -> bool:
+        return bool(call or person)
+
+    @staticmethod
+    def fixed(_call: object, *more: object, **named: object) -> bool:
+        return not (more or named)
+
+
+@given_more
+def of_three(_more: str, _call: object, _person: object = None) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    "fitting", [of_three, Rule(), Rule().fixed, partial(of_one, more="x"), lru_cache(of_one), lambda *_: True]
+)
+def test_whatever_can_be_called_is_taken(fitting: Any) -> None:
+    """What a decorator adds to a call is nothing that its caller has to give."""
+    for name in ("when", "ask", "by_text"):
+        given: dict[str, Any] = {name: fitting}
+        assert not any("is called with" in problem for problem in Approval(**given).problems([]))
 
 
 @pytest.mark.parametrize(

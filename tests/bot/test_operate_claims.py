@@ -149,6 +149,9 @@ def test_what_can_not_be_kept_is_said(place: Place) -> None:
             place.run("done", place.waits, "--value", wrong, "--reason", "x")
     with pytest.raises(NotReady, match="--reason"):
         place.run("done", place.waits, "--reason", " ")
+    for nobody in ("", "farah", "api:"):
+        with pytest.raises(NotReady, match="is no principal"):
+            place.run("release", place.waits, "--reason", "x", "--as", nobody)
     assert place.ask(lambda store: store.forget(place.runs["ended"]))
     with pytest.raises(NotReady, match="Leave --value out"):
         place.run("done", place.ended, "--value", "7", "--reason", "x")

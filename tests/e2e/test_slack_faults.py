@@ -76,9 +76,8 @@ async def _post(case: Case, folder: Path) -> None:
         made_at(slack, "chat.postMessage", times, time.monotonic)
         slack.fail("chat.postMessage", case.fault)
         said = await slack.mention("alice", "general", "hello")
-        # another channel goes on
         aside = await slack.mention("bob", "private", "hello")
-        await shop.replies(aside, 1, seconds=1.5)
+        await shop.replies(aside, 1)
         await shop.replies(said, 1)
         await sent(shop, said, 2)
         posts = [call for call in slack.made("chat.postMessage") if call.args["channel"] == said.channel]
@@ -106,7 +105,7 @@ async def _update(case: Case, folder: Path) -> None:
         card = await slack.until(lambda: slack.card(said))
         await slack.click(card, "Approve", "alice")
         aside = await slack.mention("bob", "private", "hello")
-        await shop.replies(aside, 1, seconds=1.5)
+        await shop.replies(aside, 1)
         await shop.replies(said, 2)
         await sent(shop, said, 4)
         settled, reply = slack.replies(said)
@@ -125,6 +124,17 @@ async def test_an_edit_in_trouble_is_made(tmp_path: Path) -> None:
     async with asyncio.TaskGroup() as group:
         for number, case in enumerate(UPDATES):
             group.create_task(_update(case, tmp_path / str(number)), name=case.name)
+
+
+async def test_another_channel_goes_on_meanwhile(tmp_path: Path) -> None:
+    async with open_shop(tmp_path) as shop:
+        slack = shop.slack
+        slack.fail("chat.postMessage", rate_limited(3600))
+        said = await slack.mention("alice", "general", "hello")
+        await slack.until(lambda: slack.made("chat.postMessage"))
+        aside = await slack.mention("bob", "private", "hello")
+        await shop.replies(aside, 1)
+        assert slack.replies(said) == []
 
 
 # Dead between a post and its record

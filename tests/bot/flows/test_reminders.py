@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bot.access import AccessPolicy, Allow, members_only
 from bot.connections.connection import OAuthConnection
 from durable_core import NotAuthorized
 from durable_core.context import WorkflowContext
@@ -38,8 +39,9 @@ def connection(provider: Authority) -> OAuthConnection:
     return OAuthConnection("tracker", title="Tracker", client_id="app", grant="device", scopes=["issues"], **names)
 
 
-async def test_a_question_is_reminded_of_in_its_thread() -> None:
-    async with thread(roll, model=Obeying()) as (slack, app):
+@pytest.mark.parametrize("access", [members_only, lambda *_: Allow()], ids=["default", "own"])
+async def test_a_question_is_reminded_of_in_its_thread(access: AccessPolicy) -> None:
+    async with thread(roll, model=Obeying(), access=access) as (slack, app):
         asked = await slack.mention("alice", "general", "roll api")
         await slack.until(lambda: slack.card(asked))
         await slack.advance(HOUR)

@@ -7,18 +7,20 @@ from datetime import timedelta
 
 import pytest
 
-from bot.access import Deny, members_only
+from bot.access import Allow, Deny, members_only
 from bot.answerers import group
+from bot.answers import Way
 from bot.approvals import Approval, ToolCall
 from bot.context import ToolContext
 from bot.principal import Principal
 from bot.routes import escalate
 from bot.tools import Tool, tool
+from channels.events import Place
 from durable_core.clock import ManualClock
 from durable_core.crypto import KeyRing, new_key_entry
 from durable_core.model import AnswerReceipt, AnswerStatus
 from durable_core.stores.open import open_store
-from tests.bot.session.actors import Log
+from tests.bot.session.actors import PLACE, Log
 from tests.bot.session.gated import answered, ask, prompts
 from tests.bot.session.kit import BOB, FARAH, START, Thread, open_thread, person
 
@@ -120,6 +122,25 @@ async def test_who_may_not_talk_to_the_bot_any_more_does_not_count(thread: Threa
     thread.hire("w2")
     await counted(thread, FARAH)
     assert await voters(thread) == [FARAH.id]
+    assert (await answered(thread, "approve", CAROL)).status is AnswerStatus.SETTLED
+
+
+async def test_whoever_approved_again_counts_from_where_they_did_so_last(thread: Thread) -> None:
+    async def from_there(place: Place, submission_id: str) -> None:
+        way = Way(via="button", source="fake", key=submission_id, submission_id=submission_id)
+        receipt = await thread.answers.admit(asked.prompt_id, "approve", principal=BOB, place=place, way=way)
+        await thread.work()
+        assert (await thread.answers.result(receipt)).status is AnswerStatus.COUNTED
+
+    await ask(thread, ("drop", {}), tools=[drop(Approval(by=lambda _, who: bool(who.id), quorum=3))])
+    (asked,) = await prompts(thread)
+    await from_there(PLACE, "sub_z")
+    thread.access = lambda who, place, _: Deny("not here") if (who.id, place) == (BOB.id, PLACE) else Allow()
+    thread.hire("w2")
+    await counted(thread, FARAH)
+    assert await voters(thread) == [FARAH.id]
+    thread.clock.advance(timedelta(seconds=1))
+    await from_there(Place("direct"), "sub_a")
     assert (await answered(thread, "approve", CAROL)).status is AnswerStatus.SETTLED
 
 

@@ -39,7 +39,7 @@ from durable_core.schema import upgrade
 from durable_core.store import Store
 from durable_core.stores.open import open_store
 from durable_core.testing.acts import start
-from durable_core.testing.builders import START_MS, step_commit
+from durable_core.testing.builders import ADDRESS, START_MS, step_commit
 from tests.bot.server.fake_sessions import FakeApp
 from tests.bot.signins.authority import Authority, authority
 from tests.bot.signins.browser import Browser, Shown
@@ -143,10 +143,16 @@ class Desk:
         return self.replicas.one
 
     async def asked(
-        self, *, scopes: tuple[str, ...] = ("issues",), who: Principal = ALICE, reason: Any = "missing", **more: Any
+        self,
+        *,
+        scopes: tuple[str, ...] = ("issues",),
+        who: Principal = ALICE,
+        reason: Any = "missing",
+        address: str = ADDRESS,
+        **more: Any,
     ) -> str:
         """Have a run wait for a sign-in; the prompt's id."""
-        claim = await start(self.store)
+        claim = await start(self.store, address=address)
         prompt_id = str(request_id())
         body = sign_in_body(
             prompt_id,

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from bot.signins.attempt import Attempt, Stage
+from bot.signins.signins import SignIns
 from bot.signins.waiting import Waiting
 from durable_core.errors import CannotOpen, Unavailable
 from durable_core.model import Prompt, PromptOutcome
@@ -151,6 +152,19 @@ async def test_one_sign_in_serves_all_requests_that_wait_for_it(desk: Desk, alic
     page = await alice.open(offer.url)
     assert page.status == 409
     assert "Alice connected Tracker." in page.text
+
+
+async def test_what_an_earlier_start_of_dev_left_is_not_gone_on_with(desk: Desk, alice: Browser) -> None:
+    left = await desk.asked(address="console:v1:left")
+    desk.later(seconds=1)
+    now = await desk.asked()
+    channels, start = {"chat": desk.chat}, await desk.store.now()
+    desk.replicas.all[:] = [
+        SignIns(store=one.store, connections=one.connections, channels=channels, dormant_before=start)
+        for one in desk.replicas.all
+    ]
+    await through(desk, alice, await desk.asked())
+    assert [(await desk.prompt(one)).outcome is None for one in (left, now)] == [True, False]
 
 
 async def test_what_was_refused_since_is_not_served_by_an_older_sign_in(desk: Desk, alice: Browser) -> None:

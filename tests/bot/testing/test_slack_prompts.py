@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pydantic import JsonValue
 
 from bot import Agent, Approval, Bot, ToolContext, tool
+from bot.answers import MOST_A_MINUTE
 from bot.history import ResultItem
 from bot.model import ModelReply, ModelRequest, OnText
 from bot.testing import FakeSlack, running
@@ -84,6 +85,22 @@ async def test_calls_that_wait_together_share_a_card_and_are_approved_one_by_one
         await slack.repeat(posting)
         await slack.settled()
         assert len(slack.replies(said)) == 2
+
+
+async def test_a_click_for_all_of_which_one_answer_comes_above_the_bound_holds_nothing_up() -> None:
+    async with shop() as slack:
+        said, shown = await asked(slack)
+        first = next(button for button in shown.buttons if button.label == "Approve")
+        for _ in range(MOST_A_MINUTE):
+            await slack.click(shown, first.value, "bob")
+        await slack.until(lambda: len(slack.whispers("bob")) == MOST_A_MINUTE)
+        await slack.click(shown, "Approve all", "bob")
+        await slack.click(shown, "Approve all", "alice")
+        reply = await slack.until(lambda: [one for one in slack.replies(said) if "refunded 30 for ch_3" in one.words])
+        assert reply
+        told = slack.whispers("bob")[-1].words
+        assert "2: Only" in told
+        assert "1: That was too often within a minute" in told
 
 
 async def test_a_denial_bears_a_note_that_the_card_quotes() -> None:
