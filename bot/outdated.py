@@ -22,8 +22,10 @@ log = logging.getLogger("moorings.approvals")
 MOST: Final = 500
 """How many open approvals are looked at, the newest first: a start costs no more however many wait."""
 OPEN: Final = """
-    SELECT p.prompt_id, r.name FROM moor_prompt p JOIN moor_run r ON r.run_id = p.run_id
-    WHERE p.outcome IS NULL AND p.kind = 'approval' ORDER BY p.created_at DESC LIMIT :most
+    SELECT p.prompt_id, r.name FROM (
+        SELECT prompt_id, run_id FROM moor_prompt
+        WHERE outcome IS NULL AND kind = 'approval' ORDER BY created_at DESC LIMIT :most
+    ) p JOIN moor_run r ON r.run_id = p.run_id
 """
 
 

@@ -77,6 +77,8 @@ async def parked(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
             with psycopg.connect(url.replace("+psycopg", "")) as server:
                 server.execute(sql.format(**POSTGRES).encode())
 
+    if request.param == "postgres":  # which would make statistics by itself, sooner or later
+        tell("ALTER TABLE moor_run SET (autovacuum_enabled = false); ALTER TABLE moor_prompt SET (autovacuum_enabled = false)")
     for statement in (RUN, PROMPT):
         tell(statement)
     yield store, tell
