@@ -56,7 +56,8 @@ def _click(payload: Fields, action: Fields) -> Event:
     ts = text_of(container, "message_ts") or text_of(message, "ts")
     thread = text_of(message, "thread_ts") or text_of(container, "thread_ts")
     who, at = id_of(user, "id"), text_of(action, "action_ts")
-    stamps = is_timestamp(ts) and is_timestamp(at) and (not thread or is_timestamp(thread))
+    # When it was pressed only tells one click from the next: a whole second is as good, which some send without a fraction.
+    stamps = is_timestamp(ts) and (is_timestamp(at) or is_timestamp(f"{at}.0")) and (not thread or is_timestamp(thread))
     if not (installation.team and channel and who and stamps):
         return Ignored("a click without its ids")
     # In a direct message without threads a card stands alone: its own ts is not a thread.

@@ -63,6 +63,12 @@ async def test_two_presses_are_two_events_and_a_repeat_is_one() -> None:
     assert (await clicked(click())).key == (await clicked(click())).key != (await clicked(again)).key
 
 
+async def test_a_press_at_a_whole_second_counts() -> None:
+    body = click()
+    body["actions"][0]["action_ts"] = "1799999003"
+    assert (await clicked(body)).key.split(":")[-2] == "1799999003"
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -72,6 +78,7 @@ async def test_two_presses_are_two_events_and_a_repeat_is_one() -> None:
         {"value": "x" * 256},
         {"value": 7},
         {"action_ts": "now"},
+        {"action_ts": "1799999003."},
     ],
 )
 async def test_what_is_not_ours_is_left_aside(change: dict[str, Any]) -> None:
