@@ -13,6 +13,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Protocol
 
 from durable_core import internal
@@ -344,7 +345,7 @@ class Worker:
         lanes = await self._store.claim_lanes(owner, limit=room, lease_ms=lease_ms, channels=self._abilities.channels)
         for lane in lanes:
             key = (lane.channel, lane.address)
-            task = asyncio.create_task(self._guard(self._send(lane), f"lane {lane.channel}"))
+            task = asyncio.create_task(self._guard(partial(self._send, lane), f"lane {lane.channel}"))
             self._lanes[key] = (lane, task)
             task.add_done_callback(lambda _, key=key: self._lane_done(key))  # type: ignore[misc]
         return len(lanes)
@@ -371,7 +372,7 @@ class Worker:
         lease_ms = int(self._options.lane_lease * 1000)
         taken = await self._store.take_interactions(self.incarnation.owner, limit=room, lease_ms=lease_ms)
         for interaction in taken:
-            task = asyncio.create_task(self._guard(self._duties.evaluate(interaction), "interaction"))
+            task = asyncio.create_task(self._guard(partial(self._duties.evaluate, interaction), "interaction"))
             self._interactions[task] = interaction
             task.add_done_callback(self._interaction_done)
         return len(taken)
@@ -380,9 +381,9 @@ class Worker:
         self._interactions.pop(task, None)
         self._wake.set()
 
-    async def _guard(self, work: Awaitable[None], what: str) -> None:
+    async def _guard(self, work: Callable[[], Awaitable[None]], what: str) -> None:
         try:
-            await work
+            await work()
         except LeaseLost:
             log.info("%s: lease lost; another worker has it", what)
         except Unavailable as error:
